@@ -109,15 +109,15 @@ def test_ports_that_no_two_listeners_share_are_taken(text: str, tmp_path: Path) 
         ("[management]\nport = -1", "management.port", "0…65535"),
         (
             "[frontend]\nhost = 'ä..b'",
-            "frontend.host: 'ä..b' is no name",
+            "frontend.host: 'ä..b' is not a host name",
             "address of this machine",
         ),
         ("[management]\nhost = 'a..b'", "management.host: 'a..b'", "address of this machine"),
-        ("[frontend]\nport = 8090", "management.port: 8090 is frontend.port too", "another port"),
+        ("[frontend]\nport = 8090", "management.port: 8090 is also frontend.port", "another port"),
         ("[management]\nhost = '0.0.0.0'\nport = 8080", "management.port: 8080 is", "another"),
         (
             "roles = ['consumers', 'management']\n[status]\nport = 8090",
-            "management.port: 8090 is status.port too",
+            "management.port: 8090 is also status.port",
             "another port",
         ),
         ("[frontend]\nheaders_max = 0", "frontend.headers_max", "the least is 1"),

@@ -1,4 +1,4 @@
-"""`hermes dlq …`: a subscription's dead letters, looked at, delivered again, or closed."""
+"""`hermes dlq …`: lists dead letters, re-drives them, or closes them."""
 
 from typing import Annotated, Any
 
@@ -39,7 +39,7 @@ ReasonOption = Annotated[
     typer.Option(metavar="REASON", help=f"{', '.join(DiscardReason)}; or several, a,b."),
 ]
 StatusOption = Annotated[
-    str | None, typer.Option(metavar="CODE", help="The last answer's status; 0: none came.")
+    str | None, typer.Option(metavar="CODE", help="The last answer's status; 0: no answer.")
 ]
 MessageIdOption = Annotated[
     str | None, typer.Option("--message-id", metavar="ID", help="Letters of this message.")
@@ -58,7 +58,7 @@ def chosen(
     since: str | None,
     until: str | None,
 ) -> dict[str, str]:
-    """The fields that these options give, as they are sent. Raises UsageWrong."""
+    """Return the request fields for these options. Raises UsageWrong."""
     given = {
         "reason": reason,
         "status": status,
@@ -70,7 +70,7 @@ def chosen(
 
 
 def meant(ids: list[str] | None, is_all: bool, choice: dict[str, str]) -> dict[str, Any]:
-    """The body that says which letters. Raises UsageWrong where the options do not."""
+    """Return the body that selects letters. Raises UsageWrong if the options select none."""
     body: dict[str, Any] = {**({"ids": ids} if ids else {}), **choice}
     if is_all == bool(body):
         raise UsageWrong("say which dead letters: their ids, or options that mean some, or --all")
@@ -78,13 +78,13 @@ def meant(ids: list[str] | None, is_all: bool, choice: dict[str, str]) -> dict[s
 
 
 def counted_letters(found: Fields, field: str) -> str:
-    """The count in that field, "at least" where not all have been looked at."""
+    """Return the count in that field as text; with "at least" if not all letters were checked."""
     least = "" if found.get("isComplete") else "at least "
     return f"{least}{counted(found.get(field), 'dead letter')}"
 
 
 def say_letters(topic: str, subscription: str, found: Fields) -> None:
-    """How many dead letters there are, the newest one's cause, and where to see them."""
+    """Print the number of dead letters, the newest one's cause, and the command to list them."""
     letters = found.get("deadLetters")
     if not isinstance(letters, dict) or not letters.get("open"):
         return
@@ -110,7 +110,7 @@ def _say_unreachable(found: Fields) -> None:
 
 
 def cause(letter: Fields) -> str:
-    """The reason of a dead letter, with its detail."""
+    """Return the reason of a dead letter, with its detail."""
     return ": ".join(str(letter[each]) for each in ("reason", "detail") if letter.get(each))
 
 
@@ -138,9 +138,9 @@ _COLUMNS_OF_ALL: Columns = {
 def list_letters(
     topic: AnyTopicArgument = None,
     subscription: AnySubscriptionArgument = None,
-    limit: Annotated[int, typer.Option(min=1, max=500, help="The most to show.")] = 50,
+    limit: Annotated[int, typer.Option(min=1, max=500, help="Maximum number.")] = 50,
     before: Annotated[
-        str | None, typer.Option(metavar="NEXT", help="The page after one that said so.")
+        str | None, typer.Option(metavar="NEXT", help="Next page; printed below a page.")
     ] = None,
     reason: ReasonOption = None,
     status: StatusOption = None,
@@ -148,8 +148,9 @@ def list_letters(
     since: SinceOption = None,
     until: UntilOption = None,
 ) -> None:
-    """List open dead letters of all datacentres, newest first: of a subscription, a topic, or all
-    that you manage.
+    """List open dead letters of all datacentres, newest first.
+
+    They are those of a subscription, of a topic, or of all subscriptions that you manage.
     """
     params = chosen(reason, status, message_id, since, until) | {"limit": str(limit)}
     if before is not None:
@@ -240,7 +241,7 @@ _PROGRESS_COLUMNS = {
 
 @management_command(app, "hermes dlq progress shop.orders billing")
 def progress(topic: TopicArgument, subscription: SubscriptionArgument) -> None:
-    """Show how far the last re-drive has come in each datacentre, also a cancelled one."""
+    """Show the progress of the last re-drive in each datacentre, also if it was cancelled."""
 
     def show(found: Fields) -> None:
         datacenters = fields_of(found, "datacenters")
@@ -256,7 +257,7 @@ def progress(topic: TopicArgument, subscription: SubscriptionArgument) -> None:
 
 @management_command(app, "hermes dlq cancel shop.orders billing")
 def cancel(topic: TopicArgument, subscription: SubscriptionArgument) -> None:
-    """Stop a re-drive; what is under way still ends, the other letters stay open."""
+    """Stop a re-drive. Letters in flight are finished; the others stay open."""
     path = f"{_path(topic, subscription)}/redrive"
     before = parsed_object(management().get(path))
     if before.get("isDone"):
@@ -291,7 +292,7 @@ def expire(
     since: SinceOption = None,
     until: UntilOption = None,
 ) -> None:
-    """Close dead letters that nobody will need; nothing re-drives them any more."""
+    """Close dead letters that are not needed any more; they cannot be re-driven afterwards."""
     body = meant(ids, all_, chosen(reason, status, message_id, since, until))
     if not ids and not dry_run:
         what = f"those dead letters of subscription {subscription} of {topic}"

@@ -62,18 +62,18 @@ _COMMANDS = {
 class HermesGroup(PlainGroup):
     """The root command: the built-in commands, then those of other packages.
 
-    Its `main` is the one place where failures become lines and codes.
+    Only its `main` turns failures into error lines and exit codes.
     """
 
     def __init__(self, **attrs: Any) -> None:
         plugins = {
             each.name: lazy.LazyCommand(each.name, each.value) for each in lazy.installed_plugins()
         }
-        # A package that happens to be installed cannot take a built-in command's place.
+        # An installed package cannot replace a built-in command.
         super().__init__(**attrs | {"commands": {**_COMMANDS, **plugins, **_COMMANDS}})
 
     def list_commands(self, ctx: Any) -> list[str]:
-        """The commands in their order, all with their line of help."""
+        """Return the commands in their order, and load their lines of help."""
         for command in self.commands.values():
             if isinstance(command, lazy.LazyCommand):
                 command.find_help()
@@ -90,7 +90,7 @@ class HermesGroup(PlainGroup):
     ) -> Any:
         """Run one command line and exit."""
         try:
-            # Without standalone mode typer hands its failures to us, and returns exit codes.
+            # Without standalone mode typer raises its failures, and returns exit codes.
             result = super().main(
                 args, prog_name, complete_var, False, windows_expand_args, **extra
             )
@@ -102,7 +102,7 @@ class HermesGroup(PlainGroup):
         except (typer.TyperException, HermesError, typer.Abort, OSError) as failure:
             code = _code_of(failure)
         try:
-            # What a full disk or a closed pipe has not taken would else be found out too late.
+            # Otherwise a full disk or a closed pipe would be noticed too late.
             sys.stdout.flush()
         except OSError as failure:
             code = _system_refused(failure)
@@ -110,7 +110,7 @@ class HermesGroup(PlainGroup):
 
 
 def _code_of(failure: BaseException) -> int:
-    """Say what failed, and return its exit code."""
+    """Print the failure, and return its exit code."""
     match failure:
         case typer.TyperException():
             _show(failure)
@@ -127,23 +127,23 @@ def _code_of(failure: BaseException) -> int:
 
 
 def _system_refused(failure: OSError) -> int:
-    """One line, but none for a reader of stdout that has seen enough (`hermes tail | head`)."""
+    """Print one line, except if the reader of stdout has ended (`hermes tail | head`)."""
     if not isinstance(failure, BrokenPipeError):
         what = f"{failure.filename}: " if failure.filename else ""
         print(f"hermes: {what}{failure.strerror or failure}", file=sys.stderr)
-    # Python flushes once more at its end, and would complain itself.
+    # Python flushes again when it exits, and would print an error.
     with contextlib.suppress(OSError, ValueError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return EXIT_FAILED
 
 
 def _show(failure: typer.TyperException) -> None:
-    """One line; a wrong command line also says where its help is."""
-    # An empty message is typer's "no arguments, so here is the help", which it has printed.
+    """Print one line; for a wrong command line it mentions --help."""
+    # The message is empty if typer has printed the help because there were no arguments.
     text = " ".join(failure.format_message().split())
     if not text:
         return
-    # What checks the words of an option says so of each of its errors.
+    # The library that checks the values of an option adds this to each error.
     text = text.replace(": Value error, ", ": ")
     context = getattr(failure, "ctx", None)
     if failure.exit_code == EXIT_USAGE and context is not None:

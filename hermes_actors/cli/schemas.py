@@ -1,4 +1,4 @@
-"""`hermes schema …`: the schemas that topics' messages must fit: shown, compared, saved."""
+"""`hermes schema …`: shows, compares and saves the schemas of topics."""
 
 import difflib
 import json
@@ -35,7 +35,7 @@ SchemaArgument = Annotated[
     str, typer.Argument(metavar="FILE", help="The schema, in JSON; '-' reads stdin.")
 ]
 VersionOption = Annotated[
-    int | None, typer.Option("--version", min=1, help="Another version than the newest.")
+    int | None, typer.Option("--version", min=1, help="A version other than the newest.")
 ]
 
 
@@ -45,15 +45,15 @@ VersionOption = Annotated[
     "hermes schema show shop.orders --version 1 -o json",
 )
 def show(topic: TopicArgument, version: VersionOption = None) -> None:
-    """Print a topic's schema as it was saved; with -o json its version and id too."""
+    """Print a topic's schema as it was saved; with -o json also its version and id."""
     show_answer(_version(topic, version), lambda found: say(str(found.get("schema"))))
 
 
 @management_command(app, "hermes schema push shop.orders order.schema.json")
 def push(topic: TopicArgument, file: SchemaArgument) -> None:
-    """Make a schema the topic's newest one: publishers' messages must fit it from now on."""
+    """Save a schema as the topic's newest one; messages must match it from now on."""
     text = text_from_file("the schema", file)
-    # Else a mistyped topic would make a subject that no topic has.
+    # Otherwise a misspelt topic would create a subject without a topic.
     body = {"schemaType": _kind_for(topic), "schema": text}
     management().post(f"{_subject(topic)}/versions", body)
     content = management().post(_subject(topic), body)
@@ -68,10 +68,10 @@ def check(
     topic: TopicArgument,
     file: SchemaArgument,
 ) -> None:
-    """Say what a schema would break before it is saved; exit code 1 if it would be refused.
+    """Check what a new schema would break; exit code 1 if it would be refused.
 
-    Publishers are told whether messages that are taken now might be refused, and the topic's
-    subscriptions are named if they might be handed messages that the present schema forbids.
+    It says whether messages that are accepted now might be refused, and lists the topic's
+    subscriptions if they might get messages that the present schema forbids.
     """
     schema = Schema(_kind_for(topic), text_from_file("the schema", file))
     try:
@@ -86,7 +86,7 @@ def check(
         path = f"{_REGISTRY}/compatibility/subjects/{quoted(topic)}/versions?verbose=true"
         answer = parsed_object(management().post(path, body))
         newest = parsed_object(_version(topic, None))
-        # Confluent's registry leaves the kind out where it is Avro.
+        # Confluent's registry omits the kind if it is Avro.
         kind = SchemaKind(newest.get("schemaType", SchemaKind.AVRO))
         present = Schema(kind, str(newest.get("schema")))
         found = {
@@ -123,14 +123,14 @@ def _say_checked(topic: str, found: Fields) -> None:
 def diff(
     topic: TopicArgument,
     file: Annotated[
-        str | None, typer.Argument(metavar="FILE", help="The newest one's, if it is left out.")
+        str | None, typer.Argument(metavar="FILE", help="Default: the newest version.")
     ] = None,
     version: VersionOption = None,
 ) -> None:
-    """Print what a schema changes: lines that go (-) and come (+).
+    """Print the changes of a schema: removed lines (-) and added lines (+).
 
-    A file is compared with the topic's newest version, or with the one that is named; without a
-    file that version is compared with the newest one.
+    A file is compared with the topic's newest version, or with --version; without a file,
+    --version is compared with the newest version.
     """
     if file is None and version is None:
         raise UsageWrong("give a FILE, or --version N to compare with the newest version")
@@ -147,7 +147,7 @@ def diff(
 
 
 def _kind_for(topic: str) -> SchemaKind:
-    """The kind of schema that a topic's messages are to fit; fails where there is no such topic."""
+    """Return the kind of a topic's schema. Fails if there is no such topic."""
     found = parsed_object(management().get(f"/topics/{quoted(topic)}"))
     is_avro = found.get("contentType") == ContentType.AVRO or found.get("jsonToAvroDryRun") is True
     return SchemaKind.AVRO if is_avro else SchemaKind.JSON

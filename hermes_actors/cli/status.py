@@ -1,4 +1,6 @@
-"""`hermes status` and `hermes top`: what there is in all datacentres, and how it fares."""
+"""`hermes status` and `hermes top`: the state of nodes, topics and subscriptions in all
+datacentres.
+"""
 
 import json
 import shutil
@@ -37,13 +39,11 @@ top_app = typer.Typer(pretty_exceptions_enable=False, rich_markup_mode="rich")
 def status(
     check: Annotated[
         bool,
-        typer.Option(
-            "--check", help="Say whether all is well: exit code 0 yes, 1 no, 2 cannot tell."
-        ),
+        typer.Option("--check", help="Check the state: exit code 0 healthy, 1 not, 2 unknown."),
     ] = False,
     watch: WatchOption = False,
 ) -> None:
-    """Show all nodes of all datacentres, as the node that is asked has heard of them."""
+    """Show all nodes of all datacentres, as the node that answers knows them."""
     if check and watch:
         raise UsageWrong("--check is done once: leave out --watch")
     if check:
@@ -56,7 +56,7 @@ _VERDICTS = ("HEALTHY", "UNHEALTHY", "UNKNOWN")
 
 
 def _checked() -> int:
-    """Say what is not well; the exit code. What is known to be ill outweighs the unknown."""
+    """Print the problems and return the exit code; a known problem outweighs an unknown state."""
     try:
         found = parsed_object(management().get("/status/nodes"))
         ill = parsed_object(management().get("/status/subscriptions", {"unhealthy": "true"}))
@@ -71,7 +71,7 @@ def _checked() -> int:
 
 
 def judged(found: Fields, ill: Fields) -> tuple[int, list[str]]:
-    """The exit code and what speaks against 0, from the nodes and the unhealthy subscriptions."""
+    """Return the exit code and the problems, from the nodes and the unhealthy subscriptions."""
     unknown = [
         f"{dc.get('datacenter')}: {dc.get('reason')}"
         for dc in fields_of(found, "datacenters")
@@ -97,7 +97,7 @@ def judged(found: Fields, ill: Fields) -> tuple[int, list[str]]:
 
 
 def _figure(part: Callable[[Fields], object], node: Fields) -> object:
-    """A node's figure. Its last one means nothing once it has gone, or its datacentre is silent."""
+    """Return a node's figure; none if the node has gone or its datacentre is silent."""
     if node.get("state") in ("GONE", "LEFT"):
         return None
     return "?" if node.get("state") == "UNKNOWN" else part(node)
@@ -141,11 +141,11 @@ def _show_nodes(found: Fields) -> None:
 
 
 def _say_what_stands_out(found: Fields, nodes: Sequence[Fields]) -> None:
-    """A line for each datacentre of which nothing is known, and for all that nodes have to say."""
+    """Print a line for each unknown datacentre, and for each node's problems."""
     say_unknown(found)
     for node in nodes:
         name = f"{node.get('datacenter')} {node.get('node')}"
-        # The line of an unknown datacentre says everything about its nodes.
+        # The line of an unknown datacentre covers its nodes.
         if node.get("reasons") and node.get("state") != "UNKNOWN":
             say(f"{name}: {'; '.join(node['reasons'])}")
         if node.get("state") in ("READY", "NOT_READY"):
@@ -187,11 +187,11 @@ _TOP_SUBSCRIPTIONS: Columns = {
     "Lag": "lag",
     "Out": "inflight",
     "Retries": "waitingRetries",
-    # `hermes subscription why` tells all of them.
+    # `hermes subscription why` shows all of them.
     "Reason": lambda each: [one.get("text") for one in fields_of(each, "reasons")[:1]],
 }
 _LINES_BESIDE = 14
-"""Lines of the screen that hold titles, the line above and what stands below the tables."""
+"""Lines of the screen that are not rows: titles, and the lines above and below the tables."""
 _ROWS_MIN, _ROWS_IN_PIPE = 3, 20
 _WORST_FIRST = ("GONE", "NOT_READY", "UNKNOWN", "READY", "LEFT")
 
@@ -211,9 +211,9 @@ def top(
 ) -> None:
     """Watch nodes, topics and subscriptions of all datacentres, the worst first, until Ctrl-C.
 
-    Spool: messages that wait on a node's disk. Out: pushes under way.
-    Away/s: messages sent to another datacentre. Loop ms: how late it was.
-    With --json it is shown once, as one object.
+    Spool: messages on a node's disk. Out: pushes in flight.
+    Away/s: messages sent to another datacentre. Loop ms: delay of the event loop.
+    With --json, prints one object and ends.
     """
 
     def show() -> CommandFailed | None:
@@ -240,7 +240,9 @@ def top(
 
 
 def rows_that_fit(is_terminal: bool, lines: int | None = None) -> int:
-    """How many rows each of three tables has on a screen of so many lines (None: as it is now)."""
+    """Return the number of rows of each of three tables on a screen of `lines` (None: its current
+    height).
+    """
     if not is_terminal:
         return _ROWS_IN_PIPE
     lines = shutil.get_terminal_size().lines if lines is None else lines
@@ -248,16 +250,16 @@ def rows_that_fit(is_terminal: bool, lines: int | None = None) -> int:
 
 
 def _badness(node: Fields) -> tuple[int, int, float]:
-    """The order of nodes, the worst first."""
+    """Return the sort key of a node; the worst comes first."""
     state = str(node.get("state"))
     rank = _WORST_FIRST.index(state) if state in _WORST_FIRST else len(_WORST_FIRST)
     return rank, -_ill(node), -float(node.get("loopLagMs", 0))
 
 
 def _everything(sort: Sort, limit: int | None) -> tuple[Fields, CommandFailed | None]:
-    """Nodes, topics and subscriptions, and the error if not all of them are known.
+    """Return nodes, topics and subscriptions, and the error if not all of them are known.
 
-    Nodes are shown even while no topic is known: they are wanted most then.
+    Nodes are shown even if topics are unknown, because they are most useful then.
     """
     wanted = {"sort": sort.value} | ({} if limit is None else {"limit": str(limit)})
     found = parsed_object(management().get("/status/nodes"))

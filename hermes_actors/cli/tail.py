@@ -1,4 +1,4 @@
-"""`hermes tail`: prints what lies in a topic of one DC, and what comes."""
+"""`hermes tail`: prints a topic's messages in one DC, and follows new ones."""
 
 import json
 import sys
@@ -43,14 +43,14 @@ def tail(
         typer.Option(
             "--follow/--no-follow",
             "-f/-F",
-            help="Wait for what comes.",
+            help="Wait for new messages.",
             show_default="follow; with --last: no-follow",
         ),
     ] = None,
     last: Annotated[
         int | None,
         typer.Option(
-            "--last", "-n", min=1, max=1_000, metavar="N", help="The last N, by their times."
+            "--last", "-n", min=1, max=1_000, metavar="N", help="Only the last N messages."
         ),
     ] = None,
     limit: Annotated[
@@ -66,7 +66,7 @@ def tail(
         ),
     ] = None,
 ) -> None:
-    """Print a topic's messages, as the DC of this management API holds them. Ctrl-C ends it."""
+    """Print a topic's messages in the DC of this management API. Ctrl-C ends it."""
     if last is not None and start is not None:
         raise UsageWrong("--last says where to start: leave out --from")
     if template is not None and wants_json():
@@ -98,7 +98,7 @@ def tail(
 
 
 def place(start: str | None, follow: bool) -> str:
-    """The checked place to start from. Raises UsageWrong."""
+    """Return the checked start position. Raises UsageWrong."""
     if start is None:
         return "end" if follow else "beginning"
     if start in ("beginning", "end"):
@@ -110,7 +110,9 @@ _FIELDS = ("time", "timestamp", "partition", "offset", "id", "key", "headers", "
 
 
 def formatter(template: str) -> Callable[[str], str]:
-    """Writes a line of the server in this form; what is not there is `-`. Raises UsageWrong."""
+    """Return a function that formats a line of the server; missing fields are `-`. Raises
+    UsageWrong.
+    """
     template = template.replace("\\t", "\t").replace("\\n", "\n")
     try:
         template.format_map(dict.fromkeys(_FIELDS, ""))
@@ -137,7 +139,7 @@ def formatter(template: str) -> Callable[[str], str]:
 
 
 def _message(line: str) -> tuple[dict[str, Any], str]:
-    """The message in a line of the server, and its time. Raises CommandFailed."""
+    """Return the message in a line of the server, and its time. Raises CommandFailed."""
     try:
         message = json.loads(line)
         when = iso_ms(message["timestamp"])
@@ -150,7 +152,7 @@ def _message(line: str) -> tuple[dict[str, Any], str]:
 
 
 def row(line: str) -> str:
-    """One message on one line: time, partition:offset, id, key, body."""
+    """Format a message on one line: time, partition:offset, id, key, body."""
     message, when = _message(line)
     parts = [when, f"{message['partition']}:{message['offset']}"]
     parts.append(str(message.get("id") or "-"))

@@ -1,4 +1,4 @@
-"""`hermes trace`: the life of one message, with its times, across datacentres."""
+"""`hermes trace`: the history of one message, in all datacentres."""
 
 from datetime import UTC, datetime
 from typing import Annotated, Any
@@ -21,7 +21,7 @@ from hermes_actors.cli.output.render import (
 app = typer.Typer(pretty_exceptions_enable=False, rich_markup_mode="rich")
 
 NOT_FOUND, WITH_GAPS = 3, 4
-"""Exit codes beside 0: nothing is known of the message; or what is known may not be all."""
+"""Exit codes: nothing is known about the message, or its history may be incomplete."""
 
 
 @management_command(
@@ -30,9 +30,9 @@ NOT_FOUND, WITH_GAPS = 3, 4
 def trace(
     message_id: Annotated[str, typer.Argument(metavar="ID", help="The message's id.")],
 ) -> None:
-    """Show what became of a message: exit code 0 found, 3 not found, 4 not all is known.
+    """Show the history of a message: exit code 0 found, 3 not found, 4 perhaps incomplete.
 
-    Of a message that is not tracked: whether it is a dead letter, or waits in a spool.
+    For a message without tracking: whether it is a dead letter or in a spool.
     """
     content = management().get(f"/tracking/{quoted(message_id)}")
     found = parsed_object(content)
@@ -80,7 +80,7 @@ def _show(found: Fields) -> None:
 
 
 def _show_elsewhere(found: Fields) -> bool:
-    """Where a message is that has no events; False where it is not found."""
+    """Show where a message without events is. False if it is not found."""
     letters, spooled = fields_of(found, "deadLetters"), fields_of(found, "spooled")
     for each in letters:
         name = f"{each.get('topicName')} {each.get('subscription')}"

@@ -1,1 +1,1 @@
-"""`hermes group`, `hermes topic`, `hermes oauth-provider`: what there is to subscribe to."""
+"""`hermes group`, `hermes topic`, `hermes oauth-provider`: objects of the management API."""

@@ -1,4 +1,4 @@
-"""The arguments that name things of management, which a shell may complete."""
+"""Arguments that name groups, topics and subscriptions, with shell completion."""
 
 import json
 import os
@@ -15,7 +15,7 @@ from hermes_actors.cli.command_line.options import (
 
 NAMES_MAX = 1_000
 TIMEOUT_S = 0.5
-"""Nobody waits longer for a completion."""
+"""Time limit of a completion."""
 
 _LISTS = {
     "group": "/groups",
@@ -27,20 +27,21 @@ _LISTS = {
 def completed(
     what: Literal["group", "topic", "subscription"],
 ) -> Callable[[typer.Context, str], list[str]]:
-    """The names that management knows of such things, for `autocompletion`.
+    """Return a function for `autocompletion` that asks management for names.
 
-    None where it cannot be asked, is late, or says no: the shell has no place for errors.
+    It returns no names if management cannot be reached, is late, or refuses, because a shell cannot
+    show errors.
     """
 
     def complete(ctx: typer.Context, incomplete: str) -> list[str]:
-        # Loaded where it is used: the client takes a while, and `hermes --help` needs none.
+        # Imported here, because the client is slow to import and `hermes --help` does not need it.
         from hermes_actors.cli.connection.management import ManagementClient, quoted
 
         try:
             topic = quoted(ctx.params.get("topic") or "") if what == "subscription" else ""
-            # `hermes publish` has no such option, and takes topics all the same.
+            # `hermes publish` has topics but no such option.
             url = given("management") or os.environ.get(MANAGEMENT_URL_VARIABLE)
-            # Never a question: the terminal is the shell's now.
+            # Never ask for a password: the shell is using the terminal.
             with ManagementClient(
                 url or MANAGEMENT_URL_DEFAULT, asks=False, timeout_s=TIMEOUT_S
             ) as client:
@@ -65,14 +66,14 @@ TopicArgument = Annotated[
 AnyTopicArgument = Annotated[
     str | None,
     typer.Argument(
-        metavar="[TOPIC]", help="Of this topic; else of all.", autocompletion=completed("topic")
+        metavar="[TOPIC]", help="Default: all topics.", autocompletion=completed("topic")
     ),
 ]
 AnySubscriptionArgument = Annotated[
     str | None,
     typer.Argument(
         metavar="[SUBSCRIPTION]",
-        help="Of this one of the topic.",
+        help="Default: all subscriptions of the topic.",
         autocompletion=completed("subscription"),
     ),
 ]

@@ -41,7 +41,7 @@ def show(group: GroupArgument) -> None:
 def update(
     group: GroupArgument, pairs: PatchArgument = None, from_file: FromFileOption = None
 ) -> None:
-    """Update a group: who owns it, and who may subscribe to its topics."""
+    """Update a group, for example its owner."""
     resource.update(_path(group), pairs, from_file, f"group {group}", groupName=group)
 
 

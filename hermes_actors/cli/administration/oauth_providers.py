@@ -48,15 +48,15 @@ app = command_group("Providers of OAuth tokens for subscriptions.")
 def create(
     provider: ProviderArgument,
     token_endpoint: Annotated[
-        str | None, typer.Option("--token-endpoint", metavar="URL", help="Where tokens come from.")
+        str | None, typer.Option("--token-endpoint", metavar="URL", help="URL that issues tokens.")
     ] = None,
     client_id: Annotated[
-        str | None, typer.Option("--client-id", metavar="ID", help="Who asks for them.")
+        str | None, typer.Option("--client-id", metavar="ID", help="OAuth client id.")
     ] = None,
     client_secret_file: SecretOption = None,
     from_file: FromFileOption = None,
 ) -> None:
-    """Create a provider. Delays and time-outs have defaults: 100 ms to 60 s, and 1 s."""
+    """Create a provider. Delays default to 100 ms up to 60 s, timeouts to 1 s."""
     options = {"name": provider, "tokenEndpoint": token_endpoint, "clientId": client_id}
     body = merged(_DEFAULTS, body_from_file(from_file))
     body = merged(body, {key: value for key, value in options.items() if value is not None})
@@ -78,7 +78,7 @@ def list_providers() -> None:
 
 @management_command(app, "hermes oauth-provider show sso")
 def show(provider: ProviderArgument) -> None:
-    """Show a provider, its secret masked."""
+    """Show a provider; its secret is masked."""
     show_object(management().get(_path(provider)))
 
 
@@ -93,7 +93,7 @@ def update(
     client_secret_file: SecretOption = None,
     from_file: FromFileOption = None,
 ) -> None:
-    """Update a provider; what is not named stays, the secret too."""
+    """Update a provider; other fields stay, also the secret."""
     body = merged(body_from_file(from_file), patch(pairs or []))
     body = merged(body, _secret(client_secret_file))
     if not body:
@@ -117,7 +117,7 @@ def _path(provider: str) -> str:
 
 
 def _secret(file: str | None) -> dict[str, Any]:
-    """The patch of a secret that stands in a file: not on the command line, which others see."""
+    """Return the patch for a secret in a file; other users could see it on a command line."""
     if file is None:
         return {}
     secret = text_from_file("--client-secret-file", file).strip("\r\n")

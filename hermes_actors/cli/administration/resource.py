@@ -1,4 +1,6 @@
-"""Creating, showing, updating and deleting what management keeps, the same for each kind."""
+"""Creates, shows, updates and deletes objects of the management API, in the same way for each
+kind.
+"""
 
 import json
 from collections.abc import Collection, Iterator
@@ -13,20 +15,20 @@ from hermes_actors.cli.output.render import printable, say, write_json
 
 
 def topic_path(topic: str) -> str:
-    """The route of a topic. Raises UsageWrong for what is no name."""
+    """Return the path of a topic. Raises UsageWrong for an invalid name."""
     return f"/topics/{quoted(topic)}"
 
 
 def subscription_path(topic: str, subscription: str | None = None) -> str:
-    """The route of a topic's subscriptions, or of one of them. Raises UsageWrong."""
+    """Return the path of a topic's subscriptions, or of one of them. Raises UsageWrong."""
     path = f"{topic_path(topic)}/subscriptions"
     return path if subscription is None else f"{path}/{quoted(subscription)}"
 
 
 def show_changed(path: str, answer: bytes, line: str) -> None:
-    """Say that it was done. As JSON: the server's answer, or, as it is empty, the object read back.
+    """Print `line`. With JSON output print the server's answer; if it is empty, the changed object.
 
-    A change that was done stays done: failing to read it back is a warning.
+    If the object cannot be read, that is only a warning, because the change is done.
     """
     if not wants_json():
         say(line)
@@ -35,12 +37,12 @@ def show_changed(path: str, answer: bytes, line: str) -> None:
 
 
 def create(parent: str, path: str, body: Any, what: str) -> None:
-    """Create an object below its parent's route."""
+    """Create an object with a POST to `parent`."""
     show_changed(path, management().post(parent, body), f"created {what}")
 
 
 def update(path: str, pairs: list[str] | None, file: str | None, what: str, **fixed: Any) -> None:
-    """Update the fields that the pairs and the file name; `fixed` ones are sent too."""
+    """Update the fields that are in the pairs or the file, and the `fixed` ones."""
     patch = changes(pairs, file)
     show_updated(path, management().put(path, fixed | patch), f"updated {what}", patch)
 
@@ -48,9 +50,9 @@ def update(path: str, pairs: list[str] | None, file: str | None, what: str, **fi
 def show_updated(
     path: str, answer: bytes, line: str, patch: dict[str, Any], known: Collection[str] = ()
 ) -> None:
-    """As `show_changed`, with a warning for each field of the patch that the object has not.
+    """As `show_changed`, with a warning for each field of the patch that the object does not have.
 
-    A server ignores those, so a misspelt field would look like a done change. `known` fields may
+    A server ignores unknown fields, so a misspelt one would look like a change. `known` fields may
     be missing.
     """
     if not wants_json():
@@ -70,9 +72,9 @@ def show_updated(
 
 
 def unknown_fields(patch: dict[str, Any], shown: Any, prefix: str = "") -> Iterator[str]:
-    """The dotted names in a patch that the object does not have after it.
+    """Return the dotted names in a patch that the patched object `shown` does not have.
 
-    A field that was unset (null) may rightly be gone.
+    Fields that the patch removes (null) do not count.
     """
     if not isinstance(shown, dict):
         return
@@ -85,14 +87,16 @@ def unknown_fields(patch: dict[str, Any], shown: Any, prefix: str = "") -> Itera
 
 
 def delete(path: str, name: str, what: str, yes: bool, also: str = "") -> None:
-    """Delete an object, after a question that names what `also` goes with it."""
+    """Delete an object, after a confirmation. `also` names what is deleted with it."""
     confirm(what + also, yes)
     management().delete(path)
     say(json.dumps({"deleted": name}) if wants_json() else f"deleted {what}")
 
 
 def _read_back(path: str, answer: bytes, line: str) -> bytes | None:
-    """The answer, or, as it is empty, the object; None, and a warning, if it cannot be read."""
+    """Return the answer, or the object if the answer is empty; None, with a warning, if it cannot
+    be read.
+    """
     if answer.strip():
         return answer
     try:

@@ -42,11 +42,11 @@ def create(
     ] = None,
     content_type: Annotated[
         ContentType | None,
-        typer.Option(help="What is stored; AVRO needs --schema.", show_default="JSON"),
+        typer.Option(help="Stored form; AVRO needs --schema.", show_default="JSON"),
     ] = None,
     schema: Annotated[
         str | None,
-        typer.Option(metavar="FILE", help="What messages must fit: an Avro or a JSON Schema."),
+        typer.Option(metavar="FILE", help="Avro or JSON Schema that messages must match."),
     ] = None,
     retention: Annotated[
         str | None, typer.Option(metavar="TIME", help="Like 90s, 30m, 12h, 7d.", show_default="1d")
@@ -67,21 +67,23 @@ def create(
         str | None, typer.Option(metavar="SOURCE:ID", show_default=OWNER_DEFAULT)
     ] = None,
     description: Annotated[str | None, typer.Option(metavar="TEXT")] = None,
-    tracking: Annotated[bool, typer.Option("--tracking", help="Leave a trace.")] = False,
+    tracking: Annotated[
+        bool, typer.Option("--tracking", help="Record events of messages.")
+    ] = False,
     fallback: Annotated[
         bool | None,
         typer.Option(
             "--fallback/--no-fallback",
-            help="Publish to another datacentre when the own one does not work.",
+            help="Publish to another datacentre if the local log fails.",
             show_default="the server's",
         ),
     ] = None,
     create_group: Annotated[
-        bool, typer.Option("--create-group", help="Create its group too, where missing.")
+        bool, typer.Option("--create-group", help="Also create its group if missing.")
     ] = False,
     from_file: FromFileOption = None,
 ) -> None:
-    """Create a topic; options win over the file."""
+    """Create a topic; options override the file."""
     given: dict[str, Any] = {
         "name": topic,
         "description": description,
@@ -102,7 +104,9 @@ def create(
 
 
 def topic_body(file: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:
-    """A topic's wire form: what was given, over the file, over defaults for development."""
+    """Return a topic as JSON: the options override the file, which overrides defaults for
+    development.
+    """
     defaults: dict[str, Any] = {
         "description": "",
         "owner": bodies.owner(OWNER_DEFAULT),
@@ -112,7 +116,7 @@ def topic_body(file: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:
         "maxMessageSize": MESSAGE_BYTES_DEFAULT,
     }
     body = defaults | file | {key: value for key, value in given.items() if value is not None}
-    # A topic shown by the server can be given back as it is; these two are the server's own.
+    # So that the output of `show` can be used as a file: the server sets these two.
     body.pop("createdAt", None)
     body.pop("modifiedAt", None)
     if body.get("contentType") == ContentType.AVRO and not body.get("schema"):
@@ -126,7 +130,7 @@ def topic_body(file: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:
 
 
 def ensure_group(group: str) -> None:
-    """Create the group unless it is there."""
+    """Create the group if it does not exist."""
     try:
         management().post("/groups", {"groupName": group})
     except Refusal as refusal:
@@ -167,7 +171,7 @@ def show(topic: TopicArgument) -> None:
 def update(
     topic: TopicArgument, pairs: PatchArgument = None, from_file: FromFileOption = None
 ) -> None:
-    """Update some fields of a topic; the others stay. Pairs win over the file."""
+    """Update some fields of a topic; the others stay. Pairs override the file."""
     resource.update(topic_path(topic), pairs, from_file, f"topic {topic}")
 
 

@@ -1,1 +1,1 @@
-"""`hermes balancer …`: which node runs what and why, drained nodes, constraints."""
+"""`hermes balancer …`: subscriptions' owners and the reasons, drained nodes, constraints."""

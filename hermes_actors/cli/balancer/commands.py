@@ -1,4 +1,4 @@
-"""`hermes balancer status|plan|explain`: who runs what, why, and what would change."""
+"""`hermes balancer status|plan|explain`: owners of subscriptions, reasons, and planned changes."""
 
 from functools import partial
 from typing import Annotated
@@ -48,10 +48,10 @@ def status(
         ),
     ] = "",
     node: Annotated[
-        str, typer.Option("--node", metavar="NODE", help="Only this node and what it has.")
+        str, typer.Option("--node", metavar="NODE", help="Only this node and its subscriptions.")
     ] = "",
 ) -> None:
-    """Show the nodes, the leader, the owners, and the moves that are under way."""
+    """Show the nodes, the leader, the owners, and the moves in progress."""
     asked = {"subscription": subscription, "node": node}
     params = {key: each for key, each in asked.items() if each}
     show_answer(management().get("/balancer", params), _show_status)
@@ -67,10 +67,10 @@ def _show_plan(found: Fields) -> None:
 @management_command(app, "hermes balancer plan")
 def plan(
     dc: Annotated[
-        str, typer.Option("--dc", metavar="DC", help="By default that of the node asked.")
+        str, typer.Option("--dc", metavar="DC", help="Default: that of the node asked.")
     ] = "",
 ) -> None:
-    """Show what the planner would change now, with reasons; nothing is changed."""
+    """Show what the planner would change now, and why. Changes nothing."""
     show_answer(management().get("/balancer/plan", {"dc": dc} if dc else None), _show_plan)
 
 
@@ -100,7 +100,9 @@ def explain(
     ] = "",
     name: Annotated[
         str,
-        typer.Argument(metavar="NAME", help="The subscription's, where a topic stands before."),
+        typer.Argument(
+            metavar="NAME", help="The subscription's, if the first argument is a topic."
+        ),
     ] = "",
     limit: Annotated[
         int | None,
@@ -109,7 +111,7 @@ def explain(
         ),
     ] = None,
 ) -> None:
-    """Show where a subscription runs or what a node has, and the last moves with their reasons."""
+    """Show a subscription's nodes or a node's subscriptions, and the last moves with reasons."""
     asked = f"{about}${name}" if name else about
     content = management().get("/balancer/explain", {"about": asked} if asked else None)
     show_answer(content, partial(_show_explained, limit))

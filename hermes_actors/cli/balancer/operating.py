@@ -1,4 +1,4 @@
-"""`hermes balancer drain|constrain|constraints`: what administrators ask of the balancer."""
+"""`hermes balancer drain|constrain|constraints`: administrators' orders to the balancer."""
 
 from collections.abc import Callable
 from typing import Annotated
@@ -38,11 +38,13 @@ _TIMEOUT_S_DEFAULT = 120.0
 def drain(
     node: Annotated[str, typer.Argument(metavar="NODE", help="A consuming node's name.")],
     dc: Annotated[
-        str, typer.Option("--dc", metavar="DC", help="Where nodes of several are called so.")
+        str, typer.Option("--dc", metavar="DC", help="If several have a node of this name.")
     ] = "",
-    undo: Annotated[bool, typer.Option("--undo", help="Let it own something again.")] = False,
+    undo: Annotated[
+        bool, typer.Option("--undo", help="Allow it to own subscriptions again.")
+    ] = False,
     force: Annotated[
-        bool, typer.Option("--force", help="Also a node that nobody knows, and the last one.")
+        bool, typer.Option("--force", help="Also an unknown node, or the last one.")
     ] = False,
     wait: Annotated[bool, typer.Option("--wait", help="Wait until it is empty.")] = False,
     timeout_s: Annotated[
@@ -52,10 +54,10 @@ def drain(
         str, typer.Option("--reason", metavar="TEXT", help="Why, for whoever looks.")
     ] = "",
 ) -> None:
-    """Move all work away from a node, and give it none, until that is undone.
+    """Move all subscriptions away from a node, and give it no new ones until --undo.
 
-    Messages go on being delivered: each subscription is handed over. The node itself goes on
-    running; its name counts, so it is drained after a restart too.
+    Deliveries continue: each subscription is handed over. The node keeps running. Its name
+    is marked, so it is still drained after a restart.
     """
     if undo and (wait or force or reason):
         raise UsageWrong("--undo goes with neither --wait, --force nor --reason")
@@ -83,7 +85,7 @@ def _undo(path: str, dc: str, node: str) -> None:
 
 
 def _datacenter_of(node: str) -> str:
-    """Where a node of that name takes part or is drained. Raises UsageWrong."""
+    """Return the datacentre of the node. Raises UsageWrong."""
     datacenters = fields_of(parsed_object(management().get("/balancer")), "datacenters")
     nodes = {
         str(dc.get("datacenter", "")): {
@@ -91,7 +93,7 @@ def _datacenter_of(node: str) -> str:
         }
         for dc in datacenters
     }
-    # Where there is one datacentre alone the server says which nodes there are.
+    # If there is only one datacentre, the server lists its nodes in its error.
     found = [dc for dc, names in nodes.items() if node in names] or list(nodes)
     if len(found) == 1:
         return found[0]
@@ -100,7 +102,7 @@ def _datacenter_of(node: str) -> str:
 
 
 def _drained(dc: str, node: str) -> Fields:
-    """The draining of a node. Raises CommandFailed where it was undone."""
+    """Return the state of a node's draining. Raises CommandFailed if it was undone."""
     content = management().get("/balancer", {"node": node})
     for each in fields_of(parsed_object(content), "datacenters"):
         if each.get("datacenter") == dc:
@@ -110,7 +112,7 @@ def _drained(dc: str, node: str) -> Fields:
 
 
 async def wait_empty(look: Callable[[], Fields], name: str, timeout_s: float) -> None:
-    """Say how far a node's draining has come, whenever that changes, until it is empty.
+    """Print the progress of a node's draining whenever it changes, until the node is empty.
 
     Raises CommandFailed after `timeout_s`.
     """
@@ -137,7 +139,7 @@ _PATH = "/workload-constraints"
 
 @management_command(app, "hermes balancer constraints --json")
 def constraints() -> None:
-    """List how many nodes are to consume topics and subscriptions, where that was asked for."""
+    """List the constraints on the number of nodes of topics and subscriptions."""
     show_answer(management().get(_PATH), _show_constraints)
 
 
@@ -167,22 +169,22 @@ def constrain(
         str,
         typer.Argument(
             metavar="SUBSCRIPTION",
-            help="By default all of the topic.",
+            help="Default: all of the topic.",
             autocompletion=completed("subscription"),
         ),
     ] = "",
     nodes: Annotated[
         int | None,
-        typer.Option("--nodes", metavar="N", min=1, help="How many nodes are to consume it."),
+        typer.Option("--nodes", metavar="N", min=1, help="How many nodes consume it."),
     ] = None,
     reason: Annotated[
         str, typer.Option("--reason", metavar="TEXT", help="Why, for whoever looks.")
     ] = "",
-    remove: Annotated[bool, typer.Option("--remove", help="Take the constraint away.")] = False,
+    remove: Annotated[bool, typer.Option("--remove", help="Remove the constraint.")] = False,
 ) -> None:
-    """Say how many nodes are to consume a subscription, or each one of a topic.
+    """Set how many nodes consume a subscription, or each subscription of a topic.
 
-    There are never more of them than nodes, and than partitions of the topic.
+    There are never more than the topic's partitions, or the existing nodes.
     """
     if remove == (nodes is not None):
         raise UsageWrong("give --nodes N, or --remove to take the constraint away")
@@ -200,7 +202,7 @@ def constrain(
 
 
 def _warn_where_missing(topic: str, subscription: str) -> None:
-    """A constraint may come before what it is for; more often its name is misspelt."""
+    """Warn if the constraint's topic or subscription does not exist; it may be misspelt."""
     path = subscription_path(topic, subscription) if subscription else topic_path(topic)
     try:
         management().get(path)

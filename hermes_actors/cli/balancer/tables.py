@@ -1,4 +1,4 @@
-"""The balancers' answers as tables and sentences."""
+"""Prints the balancers' answers as tables and sentences."""
 
 from collections.abc import Callable, Iterable, Sequence
 
@@ -15,7 +15,7 @@ from hermes_actors.cli.output.render import (
 
 
 def show_heading(dc: Fields) -> None:
-    """One line on a datacentre: whether it is known, who leads, how even it is."""
+    """Print one line about a datacentre: whether it is known, its leader, and its balance."""
     name = dc.get("datacenter")
     if not dc.get("isKnown"):
         say(f"{name}: {dc.get('reason')}")
@@ -34,7 +34,7 @@ def show_heading(dc: Fields) -> None:
 
 
 def of_all(datacenters: Iterable[Fields], *lists: str) -> list[Fields]:
-    """The objects in these lists of all datacentres, each with its datacentre."""
+    """Return the objects in these lists of all datacentres, each with its datacentre."""
     return [
         {"datacenter": dc.get("datacenter"), **each}
         for dc in datacenters
@@ -44,7 +44,7 @@ def of_all(datacenters: Iterable[Fields], *lists: str) -> list[Fields]:
 
 
 def show_members(datacenters: Iterable[Fields]) -> None:
-    """A row for each node that takes part."""
+    """Print a row for each consuming node."""
     show_table(_MEMBERS, of_all(datacenters, "members"), "no node takes part")
 
 
@@ -77,7 +77,7 @@ _MEMBERS: Columns = {
 
 
 def show_owners(datacenters: Iterable[Fields]) -> None:
-    """A row for each owner of each subscription, and for each node that waits to be one."""
+    """Print a row for each owner of each subscription, and for each node waiting to be one."""
     rows = [
         {**subscription, **owner}
         for subscription in of_all(datacenters, "subscriptions")
@@ -118,7 +118,7 @@ _OWNERS: Columns = {
 
 
 def show_troubles(datacenters: Sequence[Fields]) -> None:
-    """A line for each subscription that nobody runs and each node that is drained."""
+    """Print a line for each subscription without a node, and for each drained node."""
     for each in of_all(datacenters, "unassigned"):
         name = f"{each['datacenter']} {each.get('subscription')}"
         say(f"{name}: nobody runs it: {each.get('reason')}")
@@ -127,7 +127,7 @@ def show_troubles(datacenters: Sequence[Fields]) -> None:
 
 
 def drained(drain: Fields) -> str:
-    """How far a node's draining has come."""
+    """Return the progress of a node's draining, as text."""
     tasks, targets = drain.get("tasks", 0), drain.get("targets", 0)
     by = f" by {drain['by']}" if drain.get("by") else ""
     why = f" ({drain['reason']})" if drain.get("reason") else ""
@@ -143,7 +143,7 @@ def drained(drain: Fields) -> str:
 
 
 def show_changes(changes: Sequence[Fields]) -> None:
-    """A row for each subscription whose owners would change."""
+    """Print a row for each subscription whose owners would change."""
     columns: Columns = {
         "Subscription": "subscription",
         "Now": _parts("before"),
@@ -160,7 +160,7 @@ def _parts(name: str) -> Callable[[Fields], object]:
 
 
 def show_moves(datacenters: Sequence[Fields], limit: int | None) -> None:
-    """The last moves and departures of all datacentres, at most `limit`, the newest first."""
+    """Print the last moves and departures of all datacentres, newest first, at most `limit`."""
     rows = of_all(datacenters, "moves")
     for gone in of_all(datacenters, "departures"):
         cause = "its lease ran out" if gone.get("isExpired") else "it left"
@@ -182,7 +182,7 @@ _MOVES: Columns = {
 
 
 def numbers(found: object) -> str:
-    """Numbers with runs of them drawn together: `0-3, 7`."""
+    """Format numbers with ranges: `0-3, 7`."""
     listed = found if isinstance(found, list) else []
     runs: list[list[int]] = []
     for number in sorted(each for each in listed if isinstance(each, int)):

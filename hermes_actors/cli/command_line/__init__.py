@@ -1,1 +1,1 @@
-"""The parts with which every command reads its line: options, names, bodies, times, failures."""
+"""Shared parts of all commands: options, names, bodies, times, failures."""

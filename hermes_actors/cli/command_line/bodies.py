@@ -1,4 +1,6 @@
-"""Builds request bodies and times from command lines; bad ones are refused with their reason."""
+"""Builds request bodies and times from the command line. Functions raise UsageWrong with the
+reason.
+"""
 
 import json
 import re
@@ -14,7 +16,7 @@ _UNITS = {"s": "SECONDS", "m": "MINUTES", "h": "HOURS", "d": "DAYS"}
 
 
 def retention(text: str) -> dict[str, Any]:
-    """A retention time in the wire's form from `90s`, `30m`, `12h` or `7d`."""
+    """Convert a retention time such as `90s`, `30m`, `12h` or `7d` to JSON."""
     match = _RETENTION.fullmatch(text.strip().lower())
     if match is None:
         raise UsageWrong(
@@ -30,7 +32,7 @@ def retention(text: str) -> dict[str, Any]:
 
 
 def owner(text: str) -> dict[str, str]:
-    """An owner in the wire's form from `source:id`."""
+    """Convert an owner `source:id` to JSON."""
     source, colon, identity = text.partition(":")
     if not (source and colon and identity):
         raise UsageWrong(f"--owner '{text}': expected source:id, for example Plaintext:team-shop")
@@ -38,9 +40,9 @@ def owner(text: str) -> dict[str, str]:
 
 
 def patch(pairs: list[str]) -> dict[str, Any]:
-    """One patch from `key=value` pairs: dotted keys nest, values are JSON, else text.
+    """Build a patch from `key=value` pairs. Dotted keys nest; values are JSON, or else text.
 
-    The later of two equal keys wins; a key cannot be both a value and a parent.
+    The last of equal keys counts; a key cannot be both a value and a parent.
     """
     tree: dict[str, Any] = {}
     for pair in pairs:
@@ -70,7 +72,7 @@ def _value(text: str) -> Any:
 
 
 def merged(under: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:
-    """`over` laid upon `under`, nested objects key by key, as the server merges patches."""
+    """Merge `over` into `under`, nested objects key by key, as the server merges patches."""
     result = dict(under)
     for key, value in over.items():
         old = result.get(key)
@@ -82,7 +84,7 @@ def merged(under: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:
 
 
 def from_file(name: str | None) -> dict[str, Any]:
-    """The JSON object in a file, or on stdin for `-`; nothing for no name."""
+    """Read a JSON object from a file, or from stdin for `-`; {} for None."""
     if name is None:
         return {}
     try:
@@ -95,7 +97,7 @@ def from_file(name: str | None) -> dict[str, Any]:
 
 
 def text_from_file(option: str, name: str) -> str:
-    """The text in a file, or on stdin for `-`. Raises UsageWrong."""
+    """Read text from a file, or from stdin for `-`. Raises UsageWrong."""
     try:
         return sys.stdin.read() if name == "-" else Path(name).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
@@ -104,7 +106,7 @@ def text_from_file(option: str, name: str) -> str:
 
 
 def changes(pairs: list[str] | None, file: str | None) -> dict[str, Any]:
-    """An update's patch from a file and pairs over it; refuses an empty one."""
+    """Build an update's patch: the pairs override the file. Refuses an empty patch."""
     body = merged(from_file(file), patch(pairs or []))
     if not body:
         raise UsageWrong(
@@ -117,9 +119,10 @@ TIME_HELP = "2030-01-31T12:00:00Z, or how long ago: 30m, 1h, 2d"
 
 
 def time_to_send(option: str, text: str, instead: str = "") -> str:
-    """The time as it is sent: how long ago goes by the server's clock, so it stays as it is.
+    """Return a checked time as it is sent. A relative time is unchanged, because the server's clock
+    counts.
 
-    `instead` names what else may be given, for the error. Raises UsageWrong.
+    `instead` names other valid values, for the error. Raises UsageWrong.
     """
     try:
         time_ms = moment_ms(text, 0, zone=None)
@@ -129,5 +132,5 @@ def time_to_send(option: str, text: str, instead: str = "") -> str:
 
 
 def optional_time(option: str, text: str | None) -> str | None:
-    """The same for an option that need not be given."""
+    """As `time_to_send`, for an option that may be missing."""
     return None if text is None else time_to_send(option, text)

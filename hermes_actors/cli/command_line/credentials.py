@@ -1,7 +1,7 @@
-"""Credentials of a caller: a token's file, a user and his password's file, a certificate's.
+"""Credentials of the caller: a token file, a user with a password file, or a certificate file.
 
-The options belong to every command that asks a server something; a secret is never an option, nor
-an environment variable, which other processes may see.
+Every command that calls a server has these options. A secret itself is never an option or an
+environment variable, because other processes could see it.
 """
 
 import base64
@@ -17,10 +17,10 @@ from hermes_actors.cli.command_line.options import added_options, given
 from hermes_actors.runtime.network_causes import TlsSettings, pem_cause
 
 TLS_SETTINGS = TlsSettings("--ca-file FILE", "--cert-file FILE and --key-file FILE")
-"""The options to give where a server's certificate, or ours, is not accepted."""
+"""The options to mention when the server's or the client's certificate is not accepted."""
 
-SHOW_WHO = "say who you are with --user and --password-file, --token-file or --cert-file"
-"""The way out where credentials are wanted."""
+SHOW_WHO = "log in with --user and --password-file, --token-file or --cert-file"
+"""The hint if credentials are required."""
 
 
 def _option(name: str, help_: str, *variables: str, metavar: str = "FILE") -> Any:
@@ -50,14 +50,14 @@ def _options(
 
 
 def credential_options() -> list[Any]:
-    """The options of the caller's credentials, for a command class to add."""
+    """Return the credential options, for a command class to add."""
     return added_options(_options)
 
 
 def authorization(*, asks: bool = True) -> str:
-    """The Authorization header of this command's requests; "" when nobody was named.
+    """Return the Authorization header of this command's requests; empty without credentials.
 
-    `asks`: a password that no file holds is asked on the terminal. Raises UsageWrong and
+    `asks`: ask for a password on the terminal if there is no password file. Raises UsageWrong and
     CommandFailed.
     """
     token_file, user = given("token_file"), given("user")
@@ -76,7 +76,7 @@ def authorization(*, asks: bool = True) -> str:
 
 
 def tls_context() -> ssl.SSLContext | None:
-    """The TLS settings that the options name, None for none. Raises UsageWrong."""
+    """Return the TLS settings of the options; None if there are none. Raises UsageWrong."""
     ca, cert, key = given("ca_file"), given("cert_file"), given("key_file")
     if key and not cert:
         raise UsageWrong(
@@ -93,7 +93,7 @@ def tls_context() -> ssl.SSLContext | None:
         ) from error
     if cert:
         try:
-            # Without a password OpenSSL would ask the terminal.
+            # With a password callback OpenSSL does not ask on the terminal.
             context.load_cert_chain(cert, key, lambda: "")
         except (OSError, ssl.SSLError) as error:
             names = f"--cert-file {cert}" + (f" and --key-file {key}" if key else "")
@@ -119,6 +119,6 @@ def _secret(file: str, option: str) -> str:
         reason = error.strerror if isinstance(error, OSError) else "is not text"
         raise CommandFailed(f"{option} {file}: {reason}") from error
     if not text or not text.isprintable():
-        # Not shown: it may hold the secret beside what is wrong with it.
+        # The content is not shown: it may contain the secret.
         raise CommandFailed(f"{option} {file}: is empty or has more than one line")
     return text

@@ -14,7 +14,8 @@ _COMPLETION = ("install_completion", "show_completion")
 
 
 class LazyCommand(TyperCommand):
-    """A name and a line of help; the real command is imported from `module:attribute` when used.
+    """A command that is imported from `module:attribute` when it is used. Until then it has only a
+    name and a line of help.
 
     The attribute is a Typer app or a function with Typer annotations.
     """
@@ -26,23 +27,23 @@ class LazyCommand(TyperCommand):
     def make_context(
         self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any
     ) -> Any:
-        """The context of the real command, which typer then invokes."""
+        """Return the context of the real command, which typer then invokes."""
         return self.real.make_context(info_name, args, parent, **extra)
 
     @cached_property
     def real(self) -> Any:
-        """The command itself. Raises CommandFailed."""
+        """The real command. Raises CommandFailed if it cannot be imported."""
         try:
             return _as_command(self._entry_point.load(), self.name)
         except Exception as error:
-            # A foreign module's import can raise anything.
+            # Importing a foreign module can raise any exception.
             raise CommandFailed(
                 f"the command '{self.name}' ({self._entry_point.value}) cannot be loaded: "
                 f"{type(error).__name__}: {error}; mend or uninstall the package it comes from"
             ) from error
 
     def find_help(self) -> None:
-        """Take the real command's line of help where there is none."""
+        """Use the real command's line of help if there is none."""
         if self.short_help:
             return
         try:
@@ -67,5 +68,5 @@ def _as_command(found: Any, name: str | None) -> Any:
 
 @cache
 def installed_plugins() -> list[EntryPoint]:
-    """The entry points of the group `hermes.commands`, by name."""
+    """Return the entry points of the group `hermes.commands`, sorted by name."""
     return sorted(entry_points(group=PLUGIN_GROUP), key=lambda each: each.name)

@@ -1,4 +1,4 @@
-"""The options that several commands share, so that they read alike everywhere."""
+"""The options that several commands share."""
 
 import sys
 from collections.abc import Callable
@@ -16,14 +16,14 @@ PUBLISH_URL_DEFAULT = "http://127.0.0.1:8080"
 
 
 class Output(StrEnum):
-    """How results are written: for people, or for programs."""
+    """The form of the results: for people, or for programs."""
 
     TABLE = "table"
     JSON = "json"
 
 
 class Sort(StrEnum):
-    """The columns that rows are sorted by; all but names the worst first."""
+    """The columns by which rows can be sorted; worst first, except for names."""
 
     NAME = "name"
     STATE = "state"
@@ -61,7 +61,7 @@ AcceptDamageOption = Annotated[
     bool,
     typer.Option(
         "--accept-damage",
-        help="Start although acknowledged messages are missing or damaged: once, after an error "
+        help="Start even if acknowledged messages are missing or damaged: once, after an error "
         "that says how many.",
     ),
 ]
@@ -74,11 +74,11 @@ PatchArgument = Annotated[
 ]
 
 _given: ContextVar[tuple[Any, dict[str, Any]]] = ContextVar("added options", default=(None, {}))
-"""The values of a command line's added options, and the context that they belong to."""
+"""The context of a command line, and the values of its added options."""
 
 
 def added_options(described: Callable[..., None]) -> list[Any]:
-    """The options of a function, for a command class to add; `given` has their values."""
+    """Return the options of a function, for a command class to add; `given` has their values."""
     app = typer.Typer(add_completion=False)
     app.command()(described)
     params: list[Any] = list(typer.main.get_command(app).params)
@@ -95,22 +95,22 @@ def _keep(context: Any, param: Any, value: Any) -> Any:
 
 
 def given(name: str) -> Any:
-    """The value of an added option on this command line; None where it has none."""
+    """Return the value of an added option on this command line; None if it has none."""
     return _given.get()[1].get(name)
 
 
 def wants_json() -> bool:
-    """True if the command line asks for JSON."""
+    """True if the output is JSON."""
     return given("output") is Output.JSON or bool(given("json"))
 
 
 def examples(*lines: str) -> str:
-    """Help's last paragraph: command lines to copy."""
+    """Return the last paragraph of the help: command lines to copy."""
     return "\n".join(["Examples:", *(f"  {line}" for line in lines)])
 
 
 def confirm(what: str, yes: bool, verb: str = "delete") -> None:
-    """Return if it is wanted. Raises UsageWrong, or typer.Abort for a no."""
+    """Ask for confirmation unless `yes`. Raises typer.Abort; UsageWrong if it cannot ask."""
     if yes:
         return
     if not sys.stdin.isatty():

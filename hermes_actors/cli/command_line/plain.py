@@ -1,4 +1,4 @@
-"""Help that reads as other command lines' does: flags take no value, names stand without braces."""
+"""Help in the usual form of command lines: flags without a value, names without braces."""
 
 from typing import Any
 
@@ -27,11 +27,11 @@ class PlainCommand(TyperCommand):
             self.params += credential_options()
 
     def get_params(self, ctx: Any) -> list[Any]:
-        """The parameters, `--help` among them."""
+        """Return the parameters, including `--help`."""
         return _without_flag_values(super().get_params(ctx))
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
-        """The words of the usage line."""
+        """Return the words of the usage line."""
         return [
             piece.replace("{", "").replace("}", "") for piece in super().collect_usage_pieces(ctx)
         ]
@@ -41,12 +41,12 @@ class PlainGroup(TyperGroup):
     """A group of commands whose help shows no `<bool>` for a flag."""
 
     def get_params(self, ctx: Any) -> list[Any]:
-        """The parameters, `--help` among them."""
+        """Return the parameters, including `--help`."""
         return _without_flag_values(super().get_params(ctx))
 
 
 def command_group(help_: str) -> typer.Typer:
-    """A group of commands: `hermes topic`, `hermes dlq`, …"""
+    """Make a group of commands, such as `hermes topic`."""
     return typer.Typer(
         cls=PlainGroup,
         no_args_is_help=True,

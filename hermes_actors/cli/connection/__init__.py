@@ -1,1 +1,1 @@
-"""How commands reach nodes: the management API, and plain HTTP/1.1 of both sides."""
+"""Clients with which commands call nodes: for the management API, and for POSTs over HTTP/1.1."""

@@ -1,4 +1,4 @@
-"""Commands that ask management: all have the same options, and `management()` is their client."""
+"""Commands that call management: all have the same options, and `management()` is their client."""
 
 from collections.abc import Callable
 from contextvars import ContextVar
@@ -42,7 +42,7 @@ def _options(
             "--change-reason",
             metavar="TEXT",
             envvar="HERMES_CHANGE_REASON",
-            help="Why you change something, for the record.",
+            help="Reason of the change, for the audit log.",
         ),
     ] = None,
 ) -> None: ...
@@ -55,7 +55,7 @@ class ManagementCommand(PlainCommand):
         super().__init__(*args, **attrs)
         own = {name for param in self.params for name in param.opts}
         for option in (*added_options(_options), *credential_options()):
-            # Some have another `--reason`.
+            # Some commands have a `--reason` with another meaning.
             option.opts = [name for name in option.opts if name not in own]
             self.params.append(option)
 
@@ -67,12 +67,12 @@ class ManagementCommand(PlainCommand):
 
 
 def management() -> ManagementClient:
-    """The client of the command that runs."""
+    """Return the client of the running command."""
     return _client.get()
 
 
 def management_command(
     app: typer.Typer, *lines: str, name: str | None = None
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Add a function as a command that asks management; `lines` are its examples."""
+    """Add a function to `app` as a command that calls management; `lines` are its examples."""
     return app.command(name, cls=ManagementCommand, epilog=examples(*lines))

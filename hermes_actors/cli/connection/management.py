@@ -1,4 +1,4 @@
-"""Calls to the management API; what the server says no to becomes one line with a way out."""
+"""Calls the management API; a refusal becomes one line with a remedy."""
 
 import json
 from collections.abc import Iterator
@@ -21,10 +21,10 @@ from hermes_actors.runtime.network_causes import tls_cause
 
 _TIMEOUT_S = 30.0
 _SILENCE_S = 60.0
-"""A stream without a line for so long is over: management sends an empty one each 15 s."""
+"""A stream is broken after this time without a line; management sends an empty one every 15 s."""
 _ERROR_TEXT_MAX = 500
 
-# Only where the server's own text does not say it already.
+# Only for answers whose own text does not say it already.
 _WAYS_OUT = {
     "GROUP_NOT_EXISTS": "create it with 'hermes group create', or see 'hermes group list'",
     "TOPIC_NOT_EXISTS": "see 'hermes topic list'",
@@ -35,7 +35,7 @@ _WAYS_OUT = {
 
 
 def quoted(name: str) -> str:
-    """A name as one path segment. Raises UsageWrong for what would name another path."""
+    """Quote a name as one path segment. Raises UsageWrong if it would change the path."""
     if name in ("", ".", ".."):
         # Clients and servers resolve these: deleting subscription '..' would delete its topic.
         raise UsageWrong(f"'{name}' is not a name")
@@ -46,11 +46,11 @@ def quoted(name: str) -> str:
 
 
 def checked_url(url: str, option: str, example: str) -> str:
-    """The URL without a trailing slash. Raises UsageWrong for what is no http(s) URL."""
+    """Return the URL without a trailing slash. Raises UsageWrong if it is not an http(s) URL."""
     try:
         parts = urlsplit(url)
         host = parts.hostname or ""
-        # What cannot be looked up is found out here, not in the middle of a run.
+        # Check here that the host name can be encoded, not in the middle of a run.
         is_good = parts.scheme in ("http", "https") and bool(host.encode("idna"))
         is_good = is_good and not any(c.isspace() or not c.isprintable() for c in url)
         _ = parts.port
@@ -62,10 +62,10 @@ def checked_url(url: str, option: str, example: str) -> str:
 
 
 class ManagementClient:
-    """One management API. Every failure is CommandFailed with what, why and a way out."""
+    """Client of one management API. Every failure raises CommandFailed with cause and remedy."""
 
     def __init__(self, url: str, *, asks: bool = True, timeout_s: float = _TIMEOUT_S) -> None:
-        """`asks`: a password that no file holds may be asked for on the terminal."""
+        """`asks`: ask for a password on the terminal if there is no password file."""
         self._timeout_s = timeout_s
         self._url = checked_url(url, "--management", MANAGEMENT_URL_DEFAULT)
         shown = authorization(asks=asks)
@@ -76,7 +76,7 @@ class ManagementClient:
         self._client = httpx.Client(
             timeout=timeout_s,
             trust_env=not is_loopback(urlsplit(self._url).hostname or ""),
-            # Loading whom the machine trusts takes longer than a plain request.
+            # Only for https: loading the system's authorities takes longer than a plain request.
             verify=tls_context() or self._url.startswith("https:"),
             headers=headers,
         )
@@ -88,23 +88,23 @@ class ManagementClient:
         self._client.close()
 
     def get(self, path: str, params: dict[str, str] | None = None) -> bytes:
-        """The body of a GET."""
+        """Send a GET and return the body of its answer."""
         return self._call("GET", path, params=params)
 
     def post(self, path: str, body: Any) -> bytes:
-        """The body of the answer to a POST of JSON."""
+        """POST JSON and return the body of the answer."""
         return self._call("POST", path, json=body)
 
     def put(self, path: str, body: Any, *, timeout_s: float | None = None) -> bytes:
-        """The body of the answer to a PUT of JSON."""
+        """PUT JSON and return the body of the answer."""
         return self._call("PUT", path, timeout_s, json=body)
 
     def delete(self, path: str) -> bytes:
-        """The body of the answer to a DELETE."""
+        """Send a DELETE and return the body of its answer."""
         return self._call("DELETE", path)
 
     def stream_lines(self, path: str, params: dict[str, str]) -> Iterator[str]:
-        """The lines of a GET whose answer may never end."""
+        """Yield the lines of a GET whose answer may be endless."""
         with (
             self._explained("GET", path, _SILENCE_S),
             self._client.stream(
@@ -151,7 +151,7 @@ class ManagementClient:
             raise UsageWrong(f"{error.object!r} cannot be sent: it is not UTF-8") from error
 
     def _refusal(self, method: str, path: str, status: int, content: bytes) -> "Refusal":
-        """The failure that an error answer means."""
+        """Turn an error answer into an exception."""
         code, text = error_of(content)
         way_out = _WAYS_OUT.get(code, "")
         if status == 401:
@@ -159,7 +159,7 @@ class ManagementClient:
         if 300 <= status < 400:
             way_out = "redirects are not followed: name the address that it leads to"
         if not code and status in (404, 405):
-            # A management API explains itself in JSON; a publishing side knows no such path.
+            # A management API answers errors in JSON; a frontend does not know this path.
             way_out = f"is {self._url} a management API (default port 8090)?"
         message = f"the server refused {method} {path} ({status}{' ' + code if code else ''})"
         message += f": {text}" if text else ""
@@ -167,7 +167,7 @@ class ManagementClient:
 
 
 class Refusal(CommandFailed):
-    """The server said no. `code` is the error body's, or empty."""
+    """The server refused. `code` is from the error body, or empty."""
 
     def __init__(self, message: str, status: int, code: str) -> None:
         super().__init__(message)
@@ -176,14 +176,14 @@ class Refusal(CommandFailed):
 
 
 def error_of(content: bytes) -> tuple[str, str]:
-    """The code and the text of an error body; a body of another shape is all text."""
+    """Return the code and the text of an error body; a body in another form is all text."""
     text = content[:_ERROR_TEXT_MAX].decode("utf-8", "replace").strip()
     try:
         body = json.loads(content)
     except (ValueError, RecursionError):
         return "", text
     if isinstance(body, dict) and "message" in body:
-        # The schema registry's errors have a number, as Confluent's do.
+        # The schema registry's errors have a number, as in Confluent's API.
         return str(body.get("code", body.get("error_code", ""))), str(body["message"])
     return "", text
 

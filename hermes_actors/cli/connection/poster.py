@@ -1,4 +1,4 @@
-"""POSTs to servers over the consumers' HTTP/1.1 sender, each waited for by its caller."""
+"""Sends POSTs with the consumers' HTTP/1.1 sender; callers wait for the answers."""
 
 import ssl
 from collections.abc import AsyncIterator, Sequence
@@ -25,18 +25,16 @@ _CONNECT_TIMEOUT_S = 5.0
 
 
 class CannotConnect(Exception):
-    """Nothing was sent: no connection could be made."""
+    """No connection could be made, so nothing was sent."""
 
 
 class NoAnswer(Exception):
-    """The connection ended, or the time was over, before the answer: the outcome is unknown."""
+    """The connection ended or the timeout passed before the answer: the outcome is unknown."""
 
 
 @dataclass(frozen=True, slots=True)
 class PostAnswer:
-    """An answer, complete but for the end of a body that is too long; header names in lower
-    case.
-    """
+    """An answer. A body that is too long is cut off; header names are in lower case."""
 
     status: int
     headers: dict[bytes, bytes]
@@ -44,7 +42,7 @@ class PostAnswer:
 
 
 class Poster:
-    """Connections to servers, kept for the next request and made again when they have ended."""
+    """Sends POSTs over connections that are kept, and opened again if they have ended."""
 
     def __init__(self, sender: Sender) -> None:
         self._sender = sender
@@ -83,17 +81,17 @@ async def open_poster(
     idle_s: float = 30.0,
     tls: ssl.SSLContext | None = None,
 ) -> AsyncIterator[Poster]:
-    """A poster with so many connections to each server, for a guest of the host loop.
+    """Open a poster with a maximum number of connections to each server. In trio, as a guest.
 
-    `timeout_s` is that of its requests, half of which a connection may take to be made. One that
-    has not been used for `idle_s` is closed.
+    `timeout_s` is the timeout of a request; opening a connection may take half of it. A connection
+    is closed after `idle_s` without use.
     """
     limits = PoolLimits(
         connections_max=connections_max,
         connections_per_host_max=connections_max,
         response_bytes_max=ANSWER_BYTES_MAX,
         idle_s=idle_s,
-        # Whether what nobody answered is sent again is the caller's to say.
+        # The caller decides whether to repeat a request without an answer.
         repeats_stale=False,
     )
     async with open_http1_sender(
@@ -107,12 +105,12 @@ async def open_poster(
 
 
 def route_to(url: str, path: str) -> PushRoute:
-    """The route to this path below a base URL that has been checked."""
+    """Return the route to a path below a base URL that has been checked."""
     return parse_endpoint(url.rstrip("/") + path, url).resolve(b"")
 
 
 def header_lines(headers: Sequence[tuple[str, str]]) -> bytes:
-    """Headers as they are on the wire."""
+    """Encode headers for the wire."""
     return "".join([f"{name}: {value}\r\n" for name, value in headers]).encode()
 
 
@@ -121,6 +119,6 @@ def _why(outcome: SendOutcome, route: PushRoute) -> str:
     if outcome.failure is not Failure.RESET or "see --" in said:
         return said
     if route.origin.scheme == "https":
-        # Who wants a certificate and gets none may hang up before he has said so.
+        # A server that requires a client certificate may close the connection without saying so.
         return f"{said}; it may want a client certificate: see {TLS_SETTINGS.certificate}"
     return f"{said} (if this is a TLS port, write https://)"

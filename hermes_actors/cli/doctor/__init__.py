@@ -1,1 +1,1 @@
-"""`hermes doctor`: looks at a node and at all that it needs, and says what is wrong."""
+"""`hermes doctor`: checks a node and everything that it needs."""

@@ -1,4 +1,4 @@
-"""`hermes doctor`: all checks of one node, side by side, each for a bounded time."""
+"""`hermes doctor`: runs all checks of one node concurrently, each with a time limit."""
 
 import logging
 import os
@@ -30,7 +30,7 @@ from hermes_actors.telemetry.settings import telemetry_settings
 _COLOURS = {OK: "green", WARN: "yellow", FAIL: "bold red"}
 
 Look = Callable[[], Awaitable[list[Finding]]]
-"""One check. Raises HermesError or OSError, which is a failure."""
+"""One check. HermesError and OSError count as failures."""
 
 app = typer.Typer(pretty_exceptions_enable=False, rich_markup_mode="rich")
 
@@ -61,12 +61,12 @@ def doctor(
     output: OutputOption = Output.TABLE,
     json: JsonOption = False,
 ) -> None:
-    """Say what is wrong with a node and what it needs, and the way out. Changes nothing.
+    """Check a node and everything that it needs; print problems and remedies. Changes nothing.
 
-    Run it on the node's machine, as the node's user. It looks at the configuration,
+    Run it on the node's machine, as the node's user. It checks the configuration,
     files, disks, the running node and the certificates that it serves, Kafka, clocks,
-    the schema registry and the collector. Exit code 0: nothing has failed, 1: something has,
-    or nothing was looked at.
+    the schema registry and the collector. Exit code 0: no check failed, 1: a check failed,
+    or nothing was checked.
     """
     if file and option:
         raise UsageWrong("the configuration is named twice: leave out CONFIG or --config")
@@ -109,7 +109,7 @@ class _Warnings(logging.Handler):
 
 
 async def _look(config: Config, timeout_s: float, is_named: bool) -> list[Finding]:
-    """Run all checks; the findings are in the order of the checks."""
+    """Run all checks. Returns the findings in the order of the checks."""
     warnings = _Warnings()
     logging.getLogger("hermes_actors").addHandler(warnings)
     checks = list(_checks(config, timeout_s, is_named))
@@ -135,7 +135,7 @@ async def _look(config: Config, timeout_s: float, is_named: bool) -> list[Findin
 
 
 def _checks(config: Config, timeout_s: float, is_named: bool) -> Iterator[tuple[str, str, Look]]:
-    """Each check with the words for its failure."""
+    """Yield each check, with the texts for its failure."""
     clock = SystemClock()
     now_ms = clock.now_ms()
     yield "files", "the node's files and folders", partial(_look_at_machine, config, now_ms)
@@ -154,7 +154,7 @@ def _checks(config: Config, timeout_s: float, is_named: bool) -> Iterator[tuple[
 
 
 async def _look_at_machine(config: Config, now_ms: int) -> list[Finding]:
-    # A disk that hangs keeps its thread, not this command.
+    # A disk that hangs blocks only this thread, not the command.
     return await trio.to_thread.run_sync(
         lambda: list(look_at_machine(config, now_ms)), abandon_on_cancel=True
     )

@@ -12,7 +12,7 @@ _RENEWED_BEFORE_S = 14 * 86_400
 
 
 class Grade(StrEnum):
-    """As it should be; worth a look; or a node cannot work so."""
+    """How serious a finding is: fine, worth a look, or a node cannot work like this."""
 
     OK = "OK"
     WARN = "WARN"
@@ -23,7 +23,7 @@ OK, WARN, FAIL = Grade
 
 
 class Finding(Struct, frozen=True, rename="camel"):
-    """One thing that was looked at: what was seen, and what to do about it ("" for nothing)."""
+    """The result of one check: what was seen, and the remedy; empty string if none is needed."""
 
     check: str
     about: str
@@ -33,7 +33,7 @@ class Finding(Struct, frozen=True, rename="camel"):
 
 
 def finding(grade: Grade, check: str, about: str, text: str) -> Finding:
-    """A finding from a text of the form `what was seen; the way out`."""
+    """Make a finding from a text of the form `what was seen; the remedy`."""
     seen, _, way_out = text.partition("; ")
     return Finding(check, about, grade, seen, way_out)
 
@@ -41,7 +41,7 @@ def finding(grade: Grade, check: str, about: str, text: str) -> Finding:
 def certificate_finding(
     check: str, about: str, shown: x509.Certificate, now_ms: int, note: str = ""
 ) -> Finding:
-    """Whether a certificate is valid now, and for how long yet. A note is worth a look."""
+    """Check whether a certificate is valid, and for how long. A `note` makes it worth a look."""
     now = datetime.fromtimestamp(now_ms / 1_000, UTC)
     if now < shown.not_valid_before_utc:
         begin = f"{shown.not_valid_before_utc:%Y-%m-%d %H:%M} UTC"

@@ -1,4 +1,4 @@
-"""One datacentre's Kafka: its brokers, the topics of hermes in it, and the clocks of its nodes."""
+"""Checks one datacentre's Kafka: brokers, the topics of hermes, and the clocks of its nodes."""
 
 from collections.abc import Iterator, Mapping
 
@@ -23,7 +23,7 @@ _RECENT_RECORDS = 50
 
 
 async def look_at_kafka(config: Config, dc: str, clock: Clock, timeout_s: float) -> list[Finding]:
-    """The findings for one cluster. Raises HermesError."""
+    """Check one cluster. Raises HermesError."""
     cluster = config.kafka.clusters[dc]
     timeout_ms = min(config.kafka.request_timeout_ms, round(1_000 * timeout_s / 3))
     settings = msgspec.structs.replace(config.kafka, request_timeout_ms=timeout_ms)
@@ -34,7 +34,7 @@ async def look_at_kafka(config: Config, dc: str, clock: Clock, timeout_s: float)
     async with open_kafka_log(dc, cluster, settings, clock) as log:
         for topic in await log.topics.names():
             if topic.startswith("_hermes."):
-                # It warns of settings that lose records.
+                # Logs a warning for settings that lose records.
                 await log.topics.describe(topic)
             if topic == record.STATUS_TOPIC:
                 behind = await _compare_clocks(log, clock)
@@ -43,7 +43,7 @@ async def look_at_kafka(config: Config, dc: str, clock: Clock, timeout_s: float)
 
 
 def judge_cluster(about: str, seen: ClusterSeen, wanted: int) -> Iterator[Finding]:
-    """Whether a cluster can be used; `wanted` is kafka.replication_factor."""
+    """Judge whether a cluster can be used; `wanted` is kafka.replication_factor."""
     grade = FAIL if all(seen.servers.values()) else WARN
     for address, trouble in seen.servers.items():
         if trouble:
@@ -70,7 +70,7 @@ def judge_cluster(about: str, seen: ClusterSeen, wanted: int) -> Iterator[Findin
 
 
 async def _compare_clocks(log: Log, clock: Clock) -> dict[str, int]:
-    """By how many milliseconds each clock is behind the log's, by the nodes' status records."""
+    """Node → milliseconds by which its clock is behind the log's, from the status records."""
     behind: dict[str, int] = {}
     start, end = await log.bounds(record.STATUS_TOPIC, 0)
     begin = max(start, end - _RECENT_RECORDS)
@@ -86,7 +86,7 @@ async def _compare_clocks(log: Log, clock: Clock) -> dict[str, int]:
 
 
 def judge_clocks(dc: str, behind: Mapping[str, int], limit_ms: int) -> Iterator[Finding]:
-    """Whether clocks agree with the log's, by how many milliseconds each is behind it."""
+    """Judge whether clocks agree with the log's; `behind` is in milliseconds."""
     about = f"log of {dc}"
     limit = f"{span(limit_ms / 1_000)} (consumers.clock_skew_max_ms)"
     wrong = {whose: ms for whose, ms in behind.items() if abs(ms) > limit_ms}

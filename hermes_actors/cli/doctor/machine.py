@@ -1,4 +1,4 @@
-"""The files and folders that a configuration names, on this machine. All of it blocks."""
+"""Checks the files and folders in the configuration. All functions block."""
 
 import os
 import shutil
@@ -29,7 +29,7 @@ _FREE_SHARE_MIN = 0.05
 
 
 def look_at_machine(config: Config, now_ms: int) -> Iterator[Finding]:
-    """A finding for each file and folder."""
+    """Yield a finding for each file and folder."""
     yield from _look_at_files(config, now_ms)
     if "frontend" in config.roles and config.spool.enabled:
         yield _look_at_folder("spool.directory", spool_folder(config))
@@ -64,7 +64,7 @@ def _look_at_file(section: Struct, name: str, file: str, now_ms: int, about: str
             ssl.create_default_context(cafile=file)
         elif name == "certificate_file":
             server = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-            # Without a password OpenSSL would ask the terminal.
+            # With a password callback OpenSSL does not ask on the terminal.
             server.load_cert_chain(file, getattr(section, "key_file", None) or None, lambda: "")
             return certificate_finding("files", about, first_to_end(content), now_ms)
     except (OSError, ValueError, WrongFile) as error:
@@ -74,14 +74,14 @@ def _look_at_file(section: Struct, name: str, file: str, now_ms: int, about: str
 
 
 def first_to_end(content: bytes) -> x509.Certificate:
-    """The certificate of a PEM file that ends first. Raises ValueError."""
+    """Return the certificate of a PEM file that expires first. Raises ValueError."""
     found = x509.load_pem_x509_certificates(content)
     return min(found, key=lambda each: each.not_valid_after_utc)
 
 
 def _look_at_folder(setting: str, folder: Path) -> Finding:
     about = f"{setting}: {folder}"
-    # A start makes what is not there.
+    # A node creates missing folders at its start.
     nearest = folder.absolute()
     while not nearest.exists() and nearest != nearest.parent:
         nearest = nearest.parent

@@ -1,4 +1,4 @@
-"""The node itself, and the servers that it asks: the schema registry, the telemetry's collector."""
+"""Checks the running node, the schema registry, and the telemetry collector."""
 
 import socket
 import ssl
@@ -56,7 +56,7 @@ async def look_at_node(
     url = httpx.URL(scheme=scheme, host=host, port=number, path="/status/details")
     try:
         with trio.fail_after(timeout_s):
-            # The certificate is looked at below.
+            # The certificate is checked below.
             async with httpx.AsyncClient(
                 verify=_whoever_signed(), trust_env=False, timeout=timeout_s
             ) as client:
@@ -126,7 +126,7 @@ def _serves(port: Port, timeout_s: float, now_ms: int) -> Finding:
         if shown != x509.load_pem_x509_certificate(Path(file).read_bytes()):
             note = f"and it is not the one in {file}; see the node's log for why it keeps the other"
     except (OSError, ValueError):
-        # The check of files says what is wrong with it.
+        # The check of files reports the problem.
         pass
     return certificate_finding("certificate", about, shown, now_ms, note)
 
@@ -136,7 +136,7 @@ def _address(port: Port) -> tuple[str, int]:
 
 
 async def look_at_registry(config: Config, url: str) -> list[Finding]:
-    """Ask one URL for the versions of a subject that nobody has. Raises StartupError."""
+    """Ask one URL for the versions of a subject that does not exist. Raises StartupError."""
     client = RegistryClient(msgspec.structs.replace(config.schema, urls=[url]))
     grade, text = OK, "answers"
     try:
@@ -149,7 +149,7 @@ async def look_at_registry(config: Config, url: str) -> list[Finding]:
 
 
 async def look_at_collector(signal: str, host: str, port: int, timeout_s: float) -> list[Finding]:
-    """Try to connect; nothing is sent."""
+    """Try to connect; sends nothing."""
     grade, text = OK, "takes connections"
     try:
         with trio.fail_after(timeout_s):

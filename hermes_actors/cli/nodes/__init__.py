@@ -1,1 +1,1 @@
-"""`hermes dev|node|spool|config|user`: nodes on this machine, and the files they read."""
+"""`hermes dev|node|spool|config|user`: nodes on this machine, and their files."""

@@ -1,4 +1,4 @@
-"""`hermes config …`: reads a node's configuration as the node itself would."""
+"""`hermes config …`: checks and shows a node's configuration, read as the node would read it."""
 
 import json
 import os
@@ -45,10 +45,10 @@ def check(
     option: ConfigOption = None,
     files: Annotated[
         bool,
-        typer.Option("--files/--no-files", help="Look at the files and folders that it names."),
+        typer.Option("--files/--no-files", help="Check the files and folders that it names."),
     ] = True,
 ) -> None:
-    """Check a file, with the HERMES_… variables of the environment over it, and what it names."""
+    """Check a file, overridden by HERMES_… variables, and the files that it names."""
     loaded = config.load(file or option, os.environ)
     for exposure in exposures(loaded):
         print(f"hermes: warning: {exposure}", file=sys.stderr)
@@ -66,13 +66,13 @@ def check(
     epilog=examples("hermes config show", "HERMES_FRONTEND_PORT=8081 hermes config show node.toml"),
 )
 def show(file: FileArgument = None, option: ConfigOption = None) -> None:
-    """Show every field as a node would run with it, as TOML."""
+    """Show the value of every field that a node would use, as TOML."""
     for key, value in fields(config.load(file or option, os.environ)).items():
         print(f"{key} = {value}")
 
 
 def fields(loaded: Config) -> dict[str, str]:
-    """TOML with dotted keys: strings, numbers, booleans and lists of text read as in JSON."""
+    """Return TOML with dotted keys; TOML's strings, numbers, booleans and lists look as in JSON."""
     return dict(_fields(msgspec.to_builtins(loaded), ""))
 
 

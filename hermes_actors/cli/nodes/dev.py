@@ -1,4 +1,4 @@
-"""`hermes dev`: a whole cluster in one process, a node and an embedded log for each datacentre."""
+"""`hermes dev`: a whole cluster in one process; each datacentre has a node and an embedded log."""
 
 import json
 import os
@@ -33,21 +33,22 @@ from hermes_actors.runtime.clock import SystemClock
 
 DEV_DEFAULTS: dict[str, dict[str, Any]] = {
     "frontend": {
-        # A laptop that builds and tests beside the broker needs more than a data centre's limits.
+        # A laptop that also builds and tests is slower than a server.
         "idle_timeout_ms": 2_000,
         "long_idle_timeout_ms": 2_000,
         "max_publish_request_duration_ms": 2_000,
         "read_timeout_ms": 2_000,
         "replay": True,
-        # No load balancer looks at a laptop's health.
+        # No load balancer checks a laptop's health.
         "graceful_shutdown_initial_wait_ms": 0,
     },
-    # Subscribers of a laptop are on the laptop.
+    # Subscribers are on the same laptop.
     "consumers": {"endpoints": {"allow_loopback": True}},
     "management": {"allow_removal": True, "topic_partitions": 4},
     "metadata": {"topic_data_deletion_delay_ms": 60_000},
 }
-"""The differences from a production node's defaults; a --config file and HERMES_… come over it."""
+"""The differences from a production node's defaults. A --config file and HERMES_… variables
+override them."""
 
 
 _Listener = TypeVar("_Listener", FrontendConfig, ManagementConfig)
@@ -55,9 +56,9 @@ _PORT_OPTIONS = {"frontend.port": "--publish-port", "management.port": "--manage
 
 
 class DevPlan(msgspec.Struct, frozen=True):
-    """One configuration for each datacentre, and where the data goes (None: a temporary folder).
+    """One configuration for each datacentre, and the data folder (None: a temporary one).
 
-    `more` are nodes that only deliver, beside those.
+    `more` are additional nodes that only deliver.
     """
 
     nodes: list[Config]
@@ -67,7 +68,7 @@ class DevPlan(msgspec.Struct, frozen=True):
     accepts_damage: bool = False
 
     def consumers(self, dc: str) -> list[str]:
-        """The nodes that deliver in a datacentre, by their names."""
+        """Return the names of the nodes that deliver in a datacentre."""
         nodes = [*self.nodes, *self.more]
         return [each.node for each in nodes if each.dc == dc and "consumers" in each.roles]
 
@@ -77,18 +78,20 @@ def _port(default: str) -> Any:
         min=0,
         max=65_535,
         metavar="PORT",
-        help="The first DC's; the others count up. 0: free ones.",
+        help="The first DC's; others count up. 0: free ports.",
         show_default=default,
     )
 
 
-# As the other commands' `app`; the root command loads it by this name.
+# As `app` of the other commands; the root command loads it by this name.
 dev = typer.Typer(pretty_exceptions_enable=False, rich_markup_mode="rich")
 
 
 @dev.command(cls=PlainCommand, epilog=examples("hermes dev", "hermes dev --data ./my-data --json"))
 def run_dev(
-    dcs: Annotated[str, typer.Option(metavar="NAMES", help="Datacentres, by commas.")] = "dc1,dc2",
+    dcs: Annotated[
+        str, typer.Option(metavar="NAMES", help="Datacentres, separated by commas.")
+    ] = "dc1,dc2",
     publish_port: Annotated[int | None, _port("frontend.port, 8080")] = None,
     management_port: Annotated[int | None, _port("management.port, 8090")] = None,
     data: Annotated[
@@ -114,8 +117,8 @@ def run_dev(
 ) -> None:
     """Run a whole cluster on this machine: two datacentres in one process, no Kafka needed.
 
-    Each datacentre publishes and is managed on ports of its own.
-    Subscriptions made at one are known at both; each delivers what was published in it.
+    Each datacentre has its own ports for publishing and management.
+    Both know all subscriptions; each delivers the messages that were published in it.
     SIGTERM or Ctrl-C drains and stops; a second one stops at once.
     """
     plan = plan_nodes(
@@ -138,12 +141,12 @@ def plan_nodes(
     file: Path | None = None,
     consumers: int = 1,
 ) -> DevPlan:
-    """The configuration of each datacentre's node. Raises UsageWrong and ConfigError.
+    """Make the configuration of each datacentre's node. Raises UsageWrong and ConfigError.
 
     `consumers`: how many nodes of each datacentre deliver.
 
-    Options that are None leave what the file and the environment say; ports count up from the
-    first datacentre's, 0 takes free ones.
+    An option that is None keeps the value of the file and the environment. Ports count up from the
+    first datacentre's; 0 takes free ones.
     """
     names = [name.strip() for name in dcs.split(",")]
     if len(set(names)) != len(names) or not all(map(is_name_part, names)):
@@ -169,7 +172,7 @@ def plan_nodes(
 
 
 def _counted_up(section: _Listener, port: int, index: int) -> _Listener:
-    """The section of the datacentre with that index; 0 stays 0, for a free port."""
+    """Return the section with the port of the datacentre `index`; 0 stays 0, for a free port."""
     tls = section.tls
     if tls.certificate_file and tls.port:
         tls = msgspec.structs.replace(tls, port=tls.port + index)
@@ -177,7 +180,7 @@ def _counted_up(section: _Listener, port: int, index: int) -> _Listener:
 
 
 def _delivering(first: Config, number: int) -> Config:
-    """Another node of the datacentre, which only delivers."""
+    """Make the configuration of another node of the datacentre, which only delivers."""
     return msgspec.structs.replace(
         first,
         node=f"{first.dc}-{number}",
@@ -218,7 +221,7 @@ async def _run(plan: DevPlan) -> None:
 
 
 def _spooling_to(directory: Path, nodes: Sequence[Config]) -> list[Config]:
-    """The nodes with their spools beside their logs."""
+    """Return the configurations with spools in `directory`, beside the logs."""
     return [
         msgspec.structs.replace(
             node, spool=msgspec.structs.replace(node.spool, directory=str(directory))

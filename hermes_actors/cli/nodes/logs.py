@@ -1,4 +1,4 @@
-"""The log lines of a process that runs nodes: times in UTC, each line names its node."""
+"""Logging of a process that runs nodes: times are in UTC, and each line names its node."""
 
 import json
 import logging
@@ -16,7 +16,7 @@ _where: ContextVar[tuple[str, str]] = ContextVar("where")
 
 @contextmanager
 def named_node(dc: str, node: str) -> Iterator[None]:
-    """Put both names on what is logged inside, and by the tasks that are started inside."""
+    """Add both names to the lines that are logged inside, also by tasks started inside."""
     token = _where.set((dc, node))
     try:
         yield
@@ -25,9 +25,10 @@ def named_node(dc: str, node: str) -> Iterator[None]:
 
 
 class Lines(logging.Formatter):
-    """Writes each record as text, its traceback below, or as one JSON object.
+    """Formats each record as text with its traceback below, or as one JSON object.
 
-    `process` are the DC and the node of what is logged outside `named_node`, as by threads.
+    `process`: the DC and node of records that are logged outside `named_node`, for example by
+    threads.
     """
 
     def __init__(self, is_json: bool, process: tuple[str, str] = _UNKNOWN) -> None:
@@ -36,7 +37,7 @@ class Lines(logging.Formatter):
         self._process = process
 
     def format(self, record: logging.LogRecord) -> str:
-        """The line."""
+        """Return the record as a line."""
         dc, node = _where.get(self._process)
         line: dict[str, Any] = {
             "time": iso_ms(round(1_000 * record.created)),
@@ -50,7 +51,7 @@ class Lines(logging.Formatter):
         change = getattr(record, "change", None)
         exception = self.formatException(record.exc_info) if record.exc_info else ""
         if self._is_json:
-            # Tracing has put the ids there.
+            # Set by tracing.
             for name in ("trace_id", "span_id"):
                 line[name] = getattr(record, name, "")
             line |= {"change": change, "exception": exception}
@@ -64,8 +65,8 @@ class Lines(logging.Formatter):
 def line_handler(
     stream: TextIO, log_format: str = "text", process: tuple[str, str] = _UNKNOWN
 ) -> logging.Handler:
-    """Writes each record as a line of text, or of JSON with `json`; with `auto` people get text, on
-    a terminal, and whatever else reads the stream gets JSON.
+    """Return a handler that writes each record as a line of text or JSON; `auto` is text on a
+    terminal, and JSON elsewhere.
     """
     if log_format == "auto":
         log_format = "text" if stream.isatty() else "json"
@@ -81,17 +82,17 @@ def log_to(
     is_verbose: bool = False,
     process: tuple[str, str] = _UNKNOWN,
 ) -> None:
-    """Log to the stream as configured. `process` are the DC and the name of the node, where the
-    process is one; `is_verbose` is that of `set_level`.
+    """Log to the stream as configured. `process`: the DC and name of the node, if the process runs
+    only one. `is_verbose`: as for `set_level`.
     """
     logging.basicConfig(handlers=[line_handler(stream, config.format, process)])
     set_level(config, is_verbose=is_verbose)
 
 
 def set_level(config: LogConfig, *, is_verbose: bool) -> None:
-    """Log what the level says; verbose means at least INFO.
+    """Set the log level of the configuration; with `is_verbose` at least INFO.
 
-    Levels below WARNING are for our own lines: what libraries tell there is left out.
+    Levels below WARNING apply to the broker's own lines only, not to those of libraries.
     """
     level: int = logging.getLevelNamesMapping()[config.level.upper()]
     if is_verbose:

@@ -1,4 +1,4 @@
-"""`hermes node`: one node of a cluster, as production runs it."""
+"""`hermes node`: one node of a cluster, for production."""
 
 import json
 import os
@@ -30,7 +30,7 @@ from hermes_actors.runtime.clock import SystemClock
 
 
 class NodePlan(msgspec.Struct, frozen=True):
-    """The plan of a node's run: what to run, and how to say that it runs."""
+    """What to run, and how to announce that it runs."""
 
     config: Config
     prints_json: bool
@@ -39,7 +39,7 @@ class NodePlan(msgspec.Struct, frozen=True):
     is_verbose: bool = False
 
 
-# As the other commands' `app`; the root command loads it by this name.
+# As `app` of the other commands; the root command loads it by this name.
 node = typer.Typer(pretty_exceptions_enable=False, rich_markup_mode="rich")
 
 
@@ -61,11 +61,11 @@ def run_node(
     verbose: VerboseOption = False,
     accepts_damage: AcceptDamageOption = False,
 ) -> None:
-    """Run one node of a cluster: publishing, delivering, management, or any of them.
+    """Run one node of a cluster, with any of the roles publishing, delivering and management.
 
-    With kafka.clusters in its configuration it stores in Kafka, else in an embedded log of its
-    own (log.directory), which no other process may use. It starts also while Kafka is down:
-    /status/ready says that it is not ready, /status/details why.
+    With kafka.clusters in its configuration it stores in Kafka, else in its own embedded
+    log (log.directory), which no other process may use. It starts even if Kafka is down:
+    /status/ready then says that it is not ready, /status/details why.
     SIGTERM or Ctrl-C drains and stops; a second one stops at once. SIGHUP reads users, keys,
     certificates and the log's level again.
     """
@@ -95,9 +95,9 @@ async def _run(plan: NodePlan) -> None:
 async def open_environment(
     config: Config, stack: AsyncExitStack, *, accepts_damage: bool = False
 ) -> NodeEnvironment:
-    """The node's logs and all that it finds around it, open until the stack closes.
+    """Open the node's logs and its other dependencies, until the stack closes.
 
-    `accepts_damage`: an embedded log that has lost messages is opened all the same.
+    `accepts_damage`: open an embedded log even if it has lost messages.
     """
     logs = await stack.enter_async_context(
         open_logs(config, SystemClock(), accepts_damage=accepts_damage)
@@ -106,7 +106,7 @@ async def open_environment(
 
 
 def _announce(plan: NodePlan, addresses: Addresses) -> None:
-    """Say that the node does its work, and where."""
+    """Print that the node is running, and its addresses."""
     config = plan.config
     where = msgspec.to_builtins(addresses)
     if plan.prints_json:

@@ -1,4 +1,4 @@
-"""Reads again at SIGHUP what a node can change without a restart, and logs the results."""
+"""On SIGHUP, reloads everything that a node can change without a restart, and logs the results."""
 
 import logging
 import os
@@ -21,9 +21,9 @@ _logger = logging.getLogger(__name__)
 async def reload(
     file: Path | None, running: Config, watched: Sequence[Watched[Any]], *, is_verbose: bool
 ) -> None:
-    """Take the log level from the configuration file, and read `watched` again.
+    """Set the log level from the configuration file, and read `watched` again.
 
-    `running` is the configuration that the node was started with.
+    `running` is the configuration with which the node was started.
     """
     try:
         found = await trio.to_thread.run_sync(configuration.load, file, os.environ)

@@ -38,14 +38,14 @@ _logger = logging.getLogger(__name__)
 def run_nodes(
     main: Callable[[_Plan], Awaitable[None]], plan: _Plan, *, options: Mapping[str, str]
 ) -> None:
-    """Run a trio main that serves nodes; what ends it is raised as one readable error.
+    """Run a trio main that serves nodes; raises its failure as one readable error.
 
-    `options` names the command's option for a field whose port is taken.
+    `options`: configuration field → command option, to name the option if a port is in use.
     """
     try:
         guest.run(main, plan)
     except BaseExceptionGroup as group:
-        # A node fails inside a nursery, so its error comes wrapped.
+        # A node fails inside a nursery, so its error is wrapped.
         raise _only_error(group, options) from group
 
 
@@ -59,13 +59,13 @@ async def serve_nodes(
 ) -> None:
     """Serve the nodes until SIGTERM or SIGINT, then drain them; a second signal exits at once.
 
-    The node `ends_at_usr1` ends at SIGUSR1 as in a crash: nothing is drained, nobody is told.
+    SIGUSR1 ends the node `ends_at_usr1` as in a crash, without draining.
 
-    `announce` is told the addresses when all do their work; `before_exit` is called before the
-    exit of a second signal, `at_hangup` at each SIGHUP.
+    `announce` is called with the addresses when all nodes are running, `before_exit` before the
+    exit after a second signal, `at_hangup` at each SIGHUP.
     """
     stop = trio.Event()
-    # One thread runs them all.
+    # One thread runs all nodes.
     loop = LoopWatch()
     async with trio.open_nursery() as signals:
 
@@ -85,13 +85,13 @@ async def serve_nodes(
                 addresses.append(await serving.start(_serve, config, environment, stop, life))
                 if config.node == ends_at_usr1:
                     await signals.start(call_on_signal, signal.SIGUSR1, partial(_end, life))
-            # What start-up made lives as long as the process: the collector need not see it.
+            # Start-up objects live as long as the process; exclude them from garbage collection.
             gc.collect()
             gc.freeze()
             until_end.enter_context(long_lived_set_aside(SystemClock().monotonic_s))
             if not stop.is_set():
                 announce(addresses)
-            # Only now: what start-up computes keeps nobody waiting.
+            # Only now, because nothing waits for the loop during start-up.
             until_end.enter_context(watching(loop, SystemClock().monotonic_s, signals))
         signals.cancel_scope.cancel()
 
@@ -101,7 +101,7 @@ async def _end(life: trio.CancelScope) -> None:
 
 
 def environment_of(config: Config, logs: NodeLogs) -> NodeEnvironment:
-    """Return what a node finds around it, with these logs."""
+    """Return a node's environment with these logs."""
     return NodeEnvironment(
         clock=SystemClock(),
         ids=IdSource(),
@@ -120,7 +120,9 @@ def environment_of(config: Config, logs: NodeLogs) -> NodeEnvironment:
 
 
 def stopping(configs: Sequence[Config]) -> str:
-    """What to say when these nodes begin to stop: why that takes long; "" if it does not."""
+    """Return the text to print when these nodes begin to stop: why that takes long. Empty if it
+    does not.
+    """
     waits_ms = [
         each.frontend.graceful_shutdown_initial_wait_ms
         for each in configs
@@ -150,7 +152,7 @@ async def _serve(
 def _only_error(
     group: BaseExceptionGroup[BaseException], options: Mapping[str, str]
 ) -> BaseException:
-    """The one error that people should read, or the group when it holds something unexpected."""
+    """Return the one error to show, or the group if it contains an unexpected error."""
     first = first_of(group)
     if isinstance(first, PortUnusable) and first.field in options:
         return CommandFailed(f"{first.message} with {options[first.field]}")

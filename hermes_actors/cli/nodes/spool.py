@@ -1,4 +1,4 @@
-"""`hermes spool …`: what a node keeps until a log takes it, and how that is sent by hand."""
+"""`hermes spool …`: shows the messages in a node's spool, and sends them manually."""
 
 import os
 from pathlib import Path
@@ -42,9 +42,9 @@ _COLUMNS = ("Topic", "Messages", "Bytes", "Oldest")
     epilog=examples("hermes spool status --config node.toml", "hermes spool status --output json"),
 )
 def status(config: ConfigOption = None, output: OutputOption = Output.TABLE) -> None:
-    """Show what waits in a node's spool, whether the node runs or not. Changes nothing.
+    """Show the messages in a node's spool, whether the node runs or not. Changes nothing.
 
-    Exit code 1 when messages are damaged.
+    Exit code 1 if messages are damaged.
     """
     content = read_spool(_existing_folder(configuration.load(config, os.environ)))
     if output is Output.JSON:
@@ -70,9 +70,9 @@ def drain(
     ] = 300.0,
     accepts_damage: AcceptDamageOption = False,
 ) -> None:
-    """Wait until a node's spool is empty; a node that does not run has its messages sent here.
+    """Wait until a node's spool is empty; if the node does not run, this command sends.
 
-    What cannot be sent any more (its topic is gone, it is too old) is set aside and counted.
+    Messages that cannot be sent any more (topic deleted, too old) are set aside and counted.
     """
     from hermes_actors.cli.nodes.spool_drain import drain_spool
 
@@ -82,7 +82,7 @@ def drain(
 
 
 def _existing_folder(config: Config) -> Path:
-    """The node's spool. Raises CommandFailed when there is none: nobody has looked anywhere."""
+    """Return the folder of the node's spool. Raises CommandFailed if it does not exist."""
     folder = spool_folder(config)
     if folder.is_dir():
         return folder

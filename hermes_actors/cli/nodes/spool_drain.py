@@ -1,4 +1,4 @@
-"""Empties a node's spool: by waiting for its node, or, when that does not run, in its place."""
+"""Empties a node's spool: waits for the node, or sends the messages itself if the node is down."""
 
 import sys
 from contextlib import AsyncExitStack
@@ -22,7 +22,7 @@ _POLL_S = 0.2
 
 
 class _DrainPlan(Struct):
-    """`left` is how many messages waited when they were last counted."""
+    """`left` is the number of messages at the last count."""
 
     config: Config
     timeout_s: float
@@ -31,9 +31,9 @@ class _DrainPlan(Struct):
 
 
 def drain_spool(config: Config, timeout_s: float, *, accepts_damage: bool = False) -> None:
-    """Return when nothing waits there any more. Raises CommandFailed after the time-out.
+    """Return when the spool is empty. Raises CommandFailed after the timeout.
 
-    `accepts_damage`: also when messages are missing in the node's embedded log.
+    `accepts_damage`: open the node's embedded log even if it has lost messages.
     """
     run_nodes(_drain, _DrainPlan(config, timeout_s, accepts_damage), options={})
 
@@ -72,7 +72,7 @@ async def _wait_for_node(plan: _DrainPlan) -> None:
 
 
 async def _send(plan: _DrainPlan) -> None:
-    """Send the waiting messages from this process."""
+    """Send the spooled messages from this process."""
     config = plan.config
     async with AsyncExitStack() as stack:
         environment = await open_environment(config, stack, accepts_damage=plan.accepts_damage)

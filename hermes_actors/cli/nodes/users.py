@@ -39,7 +39,7 @@ def hash_user(
 ) -> None:
     r"""Hash a password and print the user's line.
 
-    The password is asked for, or is stdin's first line. Put the line below a line \[users].
+    The password is asked for, or is the first line of stdin. Put the line below \[users].
     """
     if not name or ":" in name:
         raise UsageWrong(f"'{name}' is not a user: a name is not empty and holds no colon")
@@ -70,7 +70,7 @@ def check(file: Annotated[Path, typer.Argument(metavar="FILE", help="A users fil
 
 
 def _role(text: str) -> str:
-    """The role. Raises UsageWrong for a known one in other letters, which nothing would know."""
+    """Return the role. Raises UsageWrong for a known one in the wrong case, which has no effect."""
     for known in (PUBLISHER, ManagementAuthenticationConfig().admin_role):
         if text.upper() == known and text != known:
             raise UsageWrong(

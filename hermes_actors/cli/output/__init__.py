@@ -1,1 +1,1 @@
-"""How commands answer: tables for people, the server's own JSON for programs."""
+"""Output of commands: tables for people, the server's JSON for programs."""

@@ -1,4 +1,4 @@
-"""Prints what a command found: tables for people, the server's own JSON for programs."""
+"""Prints results: tables for people, the server's JSON for programs."""
 
 import json
 import sys
@@ -16,15 +16,15 @@ _COLOURS = {
     **dict.fromkeys(("STOPPED", "FAILING", "GONE", "NOT_READY"), "bold red"),
     **dict.fromkeys(("UNKNOWN", "SUSPENDED", "PENDING"), "yellow"),
 }
-"""How states that somebody should look at are shown."""
+"""The colours of states that need attention."""
 
 Fields = dict[str, Any]
 Columns = Mapping[str, str | Callable[[Fields], object]]
-"""Titles, each with the field of a row's object or a function of that."""
+"""Title → field of the row's object, or a function of the object."""
 
 
 def show_answer(content: bytes, show: Callable[[Fields], object]) -> None:
-    """The server's JSON as it is, or the object in it by `show`. Raises CommandFailed."""
+    """Print the server's JSON unchanged, or call `show` with its object. Raises CommandFailed."""
     if wants_json():
         write_json(content)
     else:
@@ -32,7 +32,7 @@ def show_answer(content: bytes, show: Callable[[Fields], object]) -> None:
 
 
 def show_names(content: bytes, title: str) -> None:
-    """A list of names, one a row."""
+    """Print a list of names, one in each row."""
     if wants_json():
         write_json(content)
     else:
@@ -40,7 +40,7 @@ def show_names(content: bytes, title: str) -> None:
 
 
 def show_object(content: bytes) -> None:
-    """One object, a row for each field, nested ones with dotted names."""
+    """Print one object with a row for each field; nested fields have dotted names."""
     if wants_json():
         write_json(content)
     else:
@@ -49,7 +49,7 @@ def show_object(content: bytes) -> None:
 
 
 def show_table(columns: Columns, found: Iterable[Fields], nothing: str) -> None:
-    """A table with a row for each object; `nothing` in its place when there is none."""
+    """Print a table with a row for each object; `nothing` if there are no objects."""
     rows = [
         [_cell(part(each) if callable(part) else each.get(part)) for part in columns.values()]
         for each in found
@@ -58,7 +58,7 @@ def show_table(columns: Columns, found: Iterable[Fields], nothing: str) -> None:
 
 
 def _cell(value: object) -> str:
-    """Numbers below 0 are unknown ones."""
+    """Format a cell. Numbers below 0 mean unknown."""
     if isinstance(value, list):
         return ", ".join(map(str, value)) or "-"
     if isinstance(value, float):
@@ -75,7 +75,7 @@ def show_rows(
     *,
     has_titles: bool = True,
 ) -> None:
-    """A table; `nothing` in its place when it has no rows. Cells are wrapped on a terminal only."""
+    """Print a table; `nothing` if it has no rows. Cells are wrapped on a terminal only."""
     if not rows:
         say(nothing)
         return
@@ -87,14 +87,14 @@ def show_rows(
     for title in columns:
         table.add_column(title, overflow="fold")
     for row in rows:
-        # Text, not markup: what others wrote may hold square brackets.
+        # Text, not markup, because cells may contain square brackets.
         table.add_row(*[Text(printable(cell), _COLOURS.get(cell, "")) for cell in row])
     is_terminal = sys.stdout.isatty()
     Console(file=sys.stdout, highlight=False, width=None if is_terminal else 100_000).print(table)
 
 
 def parsed_object(content: bytes) -> Fields:
-    """The JSON object that the server answered with. Raises CommandFailed."""
+    """Parse the server's answer, a JSON object. Raises CommandFailed."""
     found = _parsed(content)
     if not isinstance(found, dict):
         raise CommandFailed("the server's answer is not what was asked for: expected an object")
@@ -113,25 +113,25 @@ def _parsed(content: bytes) -> Any:
 
 
 def fields_of(found: Fields, name: str) -> list[Fields]:
-    """The objects in a list of the answer, none where it is not there."""
+    """Return the objects in a list of the answer; an empty list if it is missing."""
     listed = found.get(name)
     return [each for each in listed if isinstance(each, dict)] if isinstance(listed, list) else []
 
 
 def say_unknown(found: Fields) -> None:
-    """A line for each datacentre of the answer of which nothing is known, with the reason."""
+    """Print a line with the reason for each datacentre about which nothing is known."""
     for dc in fields_of(found, "datacenters"):
         if not dc.get("isKnown"):
             say(f"{dc.get('datacenter')}: {dc.get('reason')}")
 
 
 def full_name(found: Fields) -> str:
-    """A subscription as commands take it."""
+    """Return a subscription's name in the form that commands accept."""
     return f"{found.get('topicName')} {found.get('name')}"
 
 
 def flattened(value: Any, prefix: str = "") -> list[tuple[str, str]]:
-    """The leaves of an object as (dotted name, text), in the server's order."""
+    """Return the leaves of an object as (dotted name, text), in the server's order."""
     if isinstance(value, dict) and (value or not prefix):
         rows: list[tuple[str, str]] = []
         for key, each in value.items():
@@ -141,7 +141,7 @@ def flattened(value: Any, prefix: str = "") -> list[tuple[str, str]]:
 
 
 def _with_time(key: str, text: str) -> str:
-    """The text, with the UTC time after it where the field holds epoch seconds."""
+    """Append the UTC time to the text if the field contains epoch seconds."""
     if key not in _EPOCH_SECONDS:
         return text
     try:
@@ -152,28 +152,28 @@ def _with_time(key: str, text: str) -> str:
 
 
 def write_json(content: bytes) -> None:
-    """The server's bytes as they are, and a line end."""
+    """Write the server's bytes unchanged, and a line end."""
     sys.stdout.write(content.decode("utf-8", "replace").rstrip("\n") + "\n")
     sys.stdout.flush()
 
 
 def say(text: str) -> None:
-    """Lines for people, on stdout, without what would steer the terminal."""
+    """Print lines for people on stdout, without control characters."""
     print("\n".join(map(printable, text.split("\n"))))
 
 
 def counted(number: object, noun: str) -> str:
-    """The number with its noun, in the plural but for 1."""
+    """Return the number with its noun, in the plural except for 1."""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def known(number: object) -> str:
-    """The number; `?` where the server does not know it."""
+    """Return the number as text; `?` if the server does not know it."""
     return str(number) if isinstance(number, int) and number >= 0 else "?"
 
 
 def printable(text: str) -> str:
-    """The text without control characters, so that a message cannot steer the terminal."""
+    """Remove control characters, so that a message cannot control the terminal."""
     if text.isprintable():
         return text
     return "".join(
@@ -182,12 +182,12 @@ def printable(text: str) -> str:
 
 
 def span(seconds: object) -> str:
-    """How long, in one unit; `?` where it is not known."""
+    """Format a duration in one unit; `?` if it is not known."""
     return moments.span(seconds) if isinstance(seconds, (int, float)) else "?"
 
 
 def time_of(epoch_s: object) -> str:
-    """The time in UTC, to the second; `?` where it is not known."""
+    """Format a time in UTC, to the second; `?` if it is not known."""
     if not isinstance(epoch_s, (int, float)) or epoch_s <= 0:
         return "?"
     return iso_ms(round(1_000 * epoch_s), "seconds")

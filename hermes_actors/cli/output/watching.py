@@ -1,4 +1,4 @@
-"""`--watch`: shows the same again and again; in place on a terminal, appended in a pipe."""
+"""`--watch`: repeats a view; in place on a terminal, appended in a pipe."""
 
 import sys
 from collections.abc import Callable
@@ -16,7 +16,7 @@ _CLEAR = "\x1b[H\x1b[2J"
 
 WatchOption = Annotated[
     bool,
-    typer.Option("--watch", "-w", help=f"Show it again each {INTERVAL_S:g} s, until Ctrl-C."),
+    typer.Option("--watch", "-w", help=f"Repeat every {INTERVAL_S:g} s, until Ctrl-C."),
 ]
 
 
@@ -27,8 +27,8 @@ def _pause(pause_s: float) -> None:
 def watched(
     show: Callable[[], None], is_watched: bool, sleep: Callable[[float], None] = _pause
 ) -> None:
-    """Show it once, or for ever. The first failure ends the command; a later one is shown, and the
-    next look may succeed.
+    """Show the view once, or repeat it for ever. A failure of the first time ends the command; a
+    later one is printed, and the next attempt may succeed.
     """
     show()
     while is_watched:

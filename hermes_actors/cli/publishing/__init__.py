@@ -1,1 +1,1 @@
-"""`hermes publish`: one message, or many at a rate, each accounted for."""
+"""`hermes publish`: one message, or many, with the outcome of each."""

@@ -1,4 +1,4 @@
-"""Reads messages line by line from a file or a pipe, as they come, within a bound."""
+"""Reads messages line by line from a file or a pipe, as they arrive, with a maximum length."""
 
 import gzip
 import json
@@ -18,14 +18,16 @@ LINE_BYTES_MAX = 16 * 1_048_576
 
 
 class LineReader:
-    """Bytes in, whole lines out, without their ends. Raises CommandFailed for an endless line."""
+    """Splits bytes into lines, without their ends. Raises CommandFailed for a line that is too
+    long.
+    """
 
     def __init__(self, line_bytes_max: int = LINE_BYTES_MAX) -> None:
         self._line_bytes_max = line_bytes_max
         self._rest = b""
 
     def feed(self, data: bytes) -> list[bytes]:
-        """The lines that these bytes complete."""
+        """Add bytes, and return the lines that they complete."""
         *lines, self._rest = (self._rest + data).split(b"\n")
         if len(self._rest) > self._line_bytes_max:
             raise CommandFailed(
@@ -35,7 +37,7 @@ class LineReader:
         return [line.removesuffix(b"\r") for line in lines]
 
     def end(self) -> list[bytes]:
-        """The last line, where the input does not end with a line end."""
+        """Return the last line, if the input does not end with a line end."""
         last, self._rest = self._rest.removesuffix(b"\r"), b""
         return [last] if last else []
 
@@ -43,12 +45,12 @@ class LineReader:
 async def messages_of_lines(
     source: BinaryIO, keys: "KeyOf"
 ) -> AsyncGenerator[OutgoingMessage, None]:
-    """One message for each line that is not empty; `number` is the line's, from 1."""
+    """Yield one message for each line that is not empty; `number` is the line's, from 1."""
     reader = LineReader()
     number = 0
     is_open = True
     while is_open:
-        # Abandoned on Ctrl-C: a thread that reads a silent pipe would never come back.
+        # Abandoned on Ctrl-C, because a thread that reads a silent pipe would never return.
         data = await trio.to_thread.run_sync(_read_some, source, abandon_on_cancel=True)
         is_open = bool(data)
         for line in reader.feed(data) if data else reader.end():
@@ -61,7 +63,7 @@ def _read_some(source: BinaryIO) -> bytes:
     read1 = getattr(source, "read1", source.read)
     try:
         return bytes(read1(_READ_BYTES))
-    # What is no gzip file, or a torn one, shows only when it is read.
+    # An invalid or truncated gzip file is noticed only during reading.
     except (OSError, EOFError, zlib.error) as error:
         raise CommandFailed(f"the lines cannot be read: {error}") from error
 
@@ -76,9 +78,9 @@ class KeyOf:
         self._field = field
 
     def key(self, body: bytes, number: int) -> str | None:
-        """The key, or None for no key: none was asked for, or the field is null.
+        """Return the key; None if no key was requested, or if the field is null.
 
-        Raises CommandFailed where the field is not there or holds no plain value.
+        Raises CommandFailed if the field is missing or is not a plain value.
         """
         if self._field is None:
             return self._key
@@ -111,7 +113,7 @@ class KeyOf:
 
 
 def header_value(text: str, option: str) -> str:
-    """The text, if it can stand in a header. Raises UsageWrong."""
+    """Return the text if it is a valid header value. Raises UsageWrong."""
     if any(ord(c) < 32 or ord(c) == 127 for c in text):
         raise UsageWrong(f"{option}: a header cannot hold control characters: {text!r}")
     try:
@@ -122,14 +124,14 @@ def header_value(text: str, option: str) -> str:
 
 
 async def only(message: OutgoingMessage) -> AsyncGenerator[OutgoingMessage, None]:
-    """One message as a stream."""
+    """Yield one message."""
     yield message
 
 
 def open_lines(name: str) -> BinaryIO:
-    """A file of lines, unpacked if its name ends with .gz; stdin for `-`. Raises UsageWrong."""
+    """Open a file of lines, unpacked if it ends with .gz; stdin for `-`. Raises UsageWrong."""
     if name == "-":
-        # Below the buffer, whose lock a thread that waits for a line holds when Ctrl-C ends all.
+        # Unbuffered: a thread that is waiting for a line would hold the buffer's lock on Ctrl-C.
         raw: BinaryIO = getattr(sys.stdin.buffer, "raw", sys.stdin.buffer)
         return raw
     try:

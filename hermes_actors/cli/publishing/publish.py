@@ -1,4 +1,4 @@
-"""`hermes publish`: one message from the command line, or many, a line each."""
+"""`hermes publish`: publishes one message from the command line, or one for each line of input."""
 
 import json
 import sys
@@ -60,7 +60,7 @@ def publish(
     topic: TopicArgument,
     message: Annotated[
         str | None,
-        typer.Argument(metavar="MESSAGE", help="The message; '-' or nothing reads stdin's lines."),
+        typer.Argument(metavar="MESSAGE", help="The message; default or '-': each line of stdin."),
     ] = None,
     file: Annotated[
         Path | None, typer.Option(metavar="FILE", help="One message: the file's content.")
@@ -82,7 +82,7 @@ def publish(
     ] = None,
     content_type: Annotated[str, typer.Option(metavar="TYPE")] = "application/json",
     connections: Annotated[
-        int, typer.Option(min=1, max=1_000, metavar="N", help="Requests at a time.")
+        int, typer.Option(min=1, max=1_000, metavar="N", help="Concurrent requests.")
     ] = 8,
     batch: Annotated[
         int,
@@ -96,7 +96,7 @@ def publish(
     retries: Annotated[
         int,
         typer.Option(
-            min=0, metavar="N", help="After 503, 429, a time-out or a lost connection; may double."
+            min=0, metavar="N", help="After 503, 429, timeout or lost connection; may duplicate."
         ),
     ] = 3,
     timeout_s: Annotated[
@@ -105,7 +105,7 @@ def publish(
     publish_url: PublishUrlOption = PUBLISH_URL_DEFAULT,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Publish messages; their ids go to stdout, all else to stderr. 1 if not all were accepted."""
+    """Publish messages. Their ids go to stdout. Exit code 1 if not all were accepted."""
     quoted(topic)
     shown = authorization()
     plan = PublishPlan(
@@ -131,7 +131,7 @@ def publish(
 def _source(
     message: str | None, file: Path | None, lines: str | None, keys: KeyOf
 ) -> AsyncGenerator[OutgoingMessage, None]:
-    """The messages. Raises UsageWrong."""
+    """Return the messages of the options. Raises UsageWrong."""
     if sum(each is not None for each in (message, file, lines)) > 1:
         raise UsageWrong("MESSAGE, --file and --lines exclude each other; give one")
     if file is not None:
@@ -179,7 +179,7 @@ async def _run(
 
 
 class Report:
-    """Prints outcomes as they come, keeps what the summary needs."""
+    """Prints outcomes as they arrive, and collects the summary."""
 
     def __init__(self, topic: str, output: Output) -> None:
         self._topic = topic
@@ -193,7 +193,7 @@ class Report:
         self.seconds = 0.0
 
     def take(self, outcome: PublishResult) -> None:
-        """One message has ended."""
+        """Print and count one outcome."""
         self._retried += outcome.attempts > 1
         if outcome.is_accepted:
             self._accepted += 1
@@ -216,7 +216,7 @@ class Report:
                 print("hermes: further errors are only counted", file=sys.stderr)
 
     def finish(self) -> None:
-        """The summary on stderr. Raises CommandFailed unless every message was accepted."""
+        """Print the summary on stderr. Raises CommandFailed unless every message was accepted."""
         sys.stdout.flush()
         latencies = sorted(self._latencies_ms)
         rate = self._accepted / self.seconds if self.seconds > 0 else 0.0

@@ -1,4 +1,4 @@
-"""Publishes many messages over some kept-alive connections; each ends as one PublishResult."""
+"""Publishes many messages over a few kept-alive connections; each has one PublishResult."""
 
 import json
 import random
@@ -31,7 +31,7 @@ BATCH_MAX = 4_000
 
 _BACKOFF_MAX_S = 5.0
 _RETRY_AFTER_MAX_S = 60.0
-# A pipe that is followed must not wait for a whole batch.
+# Messages from a slow pipe must not wait for a full batch.
 _GATHER_S = 0.05
 
 
@@ -45,9 +45,9 @@ class OutgoingMessage:
 
 
 class PublishResult(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """How a message ended. Status 0: the last attempt had no answer, so its fate is unknown.
+    """The outcome of a message. Status 0: the last attempt had no answer, so it is unknown.
 
-    `sent_ms` is the wall-clock time of the first attempt, `latency_ms` that of the last one.
+    `sent_ms` is the wall-clock time of the first attempt, `latency_ms` the duration of the last.
     """
 
     number: int
@@ -60,17 +60,17 @@ class PublishResult(msgspec.Struct, frozen=True, rename="camel", omit_defaults=T
 
     @property
     def is_accepted(self) -> bool:
-        """Stored (201), or safe on the node's disk until it is (202)."""
+        """True if it is stored (201), or on the node's disk until it can be stored (202)."""
         return self.status in (201, 202)
 
     @property
     def is_kept(self) -> bool:
-        """True when it is on the node's disk, to be stored later."""
+        """True if it is on the node's disk, to be stored later."""
         return self.status == 202
 
 
 class _Said(msgspec.Struct):
-    """What an answer, or one of its lines, says of a message. Status 0: no answer."""
+    """The part of an answer that belongs to one message. Status 0: no answer."""
 
     status: int
     id: str = ""
@@ -91,9 +91,7 @@ _line = msgspec.json.Decoder(_Said)
 
 @dataclass(frozen=True, slots=True)
 class PublishPlan:
-    """Where to, how many at a time, how often again, and what each request carries: `batch`
-    messages at most.
-    """
+    """How to publish: target, concurrency, retries, and at most `batch` messages in a request."""
 
     url: str
     topic: str
@@ -106,14 +104,14 @@ class PublishPlan:
 
 
 class Unreachable(Exception):
-    """No connection could be made after all retries, so going on is of no use."""
+    """No connection could be made after all retries, so publishing stops."""
 
 
 class BulkPublisher:
-    """Publishes a stream of messages by a plan, for a guest of the host loop.
+    """Publishes a stream of messages according to a plan. In trio, as a guest of the host loop.
 
-    `done` is called once for each message that was sent. A refusal that every message would get
-    ends the run: `is_cut_short` says that some were then not sent.
+    `done` is called once for each message that was sent. A refusal that would apply to every
+    message ends the run; then `is_cut_short` is true if some messages were not sent.
     """
 
     def __init__(
@@ -134,10 +132,10 @@ class BulkPublisher:
         self.is_cut_short = False
 
     async def run(self, messages: AsyncGenerator[OutgoingMessage, None]) -> None:
-        """Publish all of them.
+        """Publish all messages.
 
-        Raises Unreachable when no connection can be made any more, and CommandFailed of the
-        source, after what came before it has ended.
+        Raises Unreachable if no connection can be made any more. Raises CommandFailed of the
+        source, after the messages before it are done.
         """
         plan = self._plan
         send, receive = trio.open_memory_channel[OutgoingMessage](plan.connections * plan.batch)
@@ -179,7 +177,7 @@ class BulkPublisher:
                 await self._publish(poster, group)
 
     async def _publish(self, poster: Poster, group: list[OutgoingMessage]) -> None:
-        """One request, and others for what is to be tried again. Raises CannotConnect."""
+        """Send one request, and further ones for messages to retry. Raises CannotConnect."""
         sent_ms, attempt = self._clock.now_ms(), 0
         backoff = Backoff(self._rng, wait_max_s=_BACKOFF_MAX_S)
         while group:
@@ -229,7 +227,7 @@ class BulkPublisher:
         return await poster.post(self._route, header_lines(headers), body, self._plan.timeout_s)
 
     def _read(self, answer: PostAnswer, group: Sequence[OutgoingMessage]) -> list[_Said]:
-        """What the answer says of each message."""
+        """Return the answer for each message."""
         if self._plan.batch == 1 or answer.status != 200:
             # Every other message would get this refusal too.
             refuses_all = (401, 403, 404, 405, 415, *([413] if self._plan.batch > 1 else ()))
@@ -243,7 +241,7 @@ class BulkPublisher:
             lines = _line.decode_lines(answer.body)
         except msgspec.MsgspecError as error:
             lines = [_Said(0, message=f"the answer cannot be read: {error}")]
-        # A line without an id ends the batch: it is of all messages that have no line.
+        # A line without an id ends the batch, and applies to all messages without a line.
         ends = [each for each in lines if not each.id] or [
             _Said(0, message="the answer ends early")
         ]
@@ -252,14 +250,14 @@ class BulkPublisher:
 
 
 def percentile(sorted_values: Sequence[float], percent: float) -> float:
-    """The nearest-rank percentile of values in ascending order; 0 for none."""
+    """Return the nearest-rank percentile of values in ascending order; 0 if there are none."""
     if not sorted_values:
         return 0.0
     rank = max(1, -(-len(sorted_values) * percent // 100))
     return sorted_values[int(rank) - 1]
 
 
-# By status: what it means where the server says nothing, and what to do.
+# By status: its meaning if the server gives no text, and the remedy.
 _WAYS_OUT = {
     401: ("credentials are needed, or those shown do not hold", SHOW_WHO),
     403: (
@@ -278,7 +276,7 @@ def _error(answer: PostAnswer, url: str) -> str:
         return f"{hint} Those say 201 or 202"
     text = f"{code}: {text}" if code else text
     if answer.status in (404, 405) and code in ("", "OTHER"):
-        # A publishing side that misses a group or a topic says so by its code.
+        # A frontend that does not know a group or topic says so with a code.
         return f"{text}; {hint}" if text else hint
     if code == "TOPIC_NOT_EXISTS":
         return f"{text}; create it with 'hermes topic create', or see 'hermes topic list'"
@@ -289,7 +287,7 @@ def _error(answer: PostAnswer, url: str) -> str:
 
 
 def _body_of(group: Sequence[OutgoingMessage]) -> tuple[str, bytes]:
-    """Content-Type and body of a batch."""
+    """Return the Content-Type and body of a batch."""
     if all(message.key is None for message in group):
         return "application/x-ndjson", b"".join([message.body + b"\n" for message in group])
     lines = []

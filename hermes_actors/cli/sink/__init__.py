@@ -1,1 +1,1 @@
-"""`hermes sink`: a subscriber that prints, counts, and misbehaves on request."""
+"""`hermes sink`: a subscriber that prints and counts pushes, and fails on request."""

@@ -1,4 +1,4 @@
-"""`hermes sink`: be a subscriber for a while; prints and counts what it gets."""
+"""`hermes sink`: runs a subscriber that prints and counts the pushes."""
 
 import json
 import sys
@@ -63,7 +63,7 @@ def sink(
         bool, typer.Option("--json", help="Print all as JSON, a ready line with the URL first.")
     ] = False,
 ) -> None:
-    """Be a subscriber: take pushes at any path, print them, count them. Ctrl-C ends it."""
+    """Run a subscriber: accept pushes at any path, print and count them. Ctrl-C ends it."""
     rules = SinkRules(status=status, delay_ms=delay_ms, fail_first_percent=percent(fail_first))
     show = None if quiet else (_show_json if as_json else _show_text)
     try:
@@ -83,7 +83,7 @@ def sink(
 
 
 def percent(text: str) -> float:
-    """A share from `10` or `10%`. Raises typer.BadParameter."""
+    """Parse a share such as `10` or `10%`. Raises typer.BadParameter."""
     try:
         value = float(text.removesuffix("%"))
     except ValueError:
@@ -96,7 +96,7 @@ def percent(text: str) -> float:
 
 
 async def _run(endpoint: Sink, server: EndpointServer, as_json: bool) -> None:
-    """Serve until SIGTERM or Ctrl-C, answer what is under way, then print the counts."""
+    """Serve until SIGTERM or Ctrl-C, answer open requests, then print the counts."""
     stopped = trio.Event()
     async with trio.open_nursery() as nursery:
         await nursery.start(stop_on_signal, stopped.set)

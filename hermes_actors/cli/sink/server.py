@@ -1,4 +1,4 @@
-"""A subscriber that decides by rules, counts what it takes, and can write it down."""
+"""A subscriber that answers according to rules, counts pushes, and can write a journal."""
 
 import hashlib
 from collections import OrderedDict
@@ -25,7 +25,7 @@ class SinkRules:
     fail_first_percent: float = 0.0
 
     def picks(self, message_id: str) -> bool:
-        """True for the share of messages whose first attempt fails; the same ones every time."""
+        """True if the first attempt of this message fails; the same for each run."""
         if self.fail_first_percent <= 0:
             return False
         digest = hashlib.sha256(message_id.encode()).digest()
@@ -33,14 +33,14 @@ class SinkRules:
 
 
 class RecentIds:
-    """The last `ids_max` ids, so that a sink that runs for days stays small."""
+    """Remembers the last `ids_max` ids; bounded, so that a sink can run for days."""
 
     def __init__(self, ids_max: int = _IDS_MAX) -> None:
         self._ids_max = ids_max
         self._ids: OrderedDict[str, None] = OrderedDict()
 
     def is_new(self, message_id: str) -> bool:
-        """True the first time an id is shown; it is remembered."""
+        """True if the id is not remembered yet; remembers it."""
         if message_id in self._ids:
             return False
         self._ids[message_id] = None
@@ -50,7 +50,7 @@ class RecentIds:
 
 
 class ReceivedPush(Struct, frozen=True, rename="camel"):
-    """One push as it came in, and the status it was answered with."""
+    """One push as received, and the status of its answer."""
 
     received_ms: int
     message_id: str
@@ -64,7 +64,7 @@ class ReceivedPush(Struct, frozen=True, rename="camel"):
     """For a body that is not UTF-8."""
 
     def line(self) -> bytes:
-        """One line of NDJSON."""
+        """Return the push as one line of NDJSON."""
         return msgspec.json.encode(self) + b"\n"
 
 
@@ -83,11 +83,11 @@ class SinkCounts(Struct, rename="camel"):
 
 @dataclass(slots=True)
 class Sink:
-    """Counts and answers pushes: `take` chooses the status by the rules, `respond` sends it after
-    their delay.
+    """Counts and answers pushes: `take` chooses the status according to the rules, `respond` sends
+    it after their delay.
 
-    `now_ms` gives the wall-clock time in milliseconds; each push is a line of `journal`, an
-    unbuffered file.
+    `now_ms` returns the wall-clock time in milliseconds. `journal`, an unbuffered file, gets a line
+    for each push.
     """
 
     rules: SinkRules
@@ -104,7 +104,7 @@ class Sink:
         headers, counts, now_ms = request.fields, self.counts, self.now_ms()
         raw_id = headers.get(b"hermes-message-id") or headers.get(b"hermes-batch-id") or b""
         message_id, digest = raw_id.decode("latin-1"), hashlib.sha256(body).hexdigest()
-        # Without an id, equal bodies are the same message: the best that can be said of them.
+        # Without an id, treat equal bodies as the same message.
         identity = message_id or digest
         retries = headers.get(b"hermes-retry-count", b"0")
         retry_count = int(retries) if retries.isdigit() else 0
@@ -129,7 +129,7 @@ class Sink:
             return ReceivedPush(*seen, body_base64=body)
 
     def respond(self, request: Request, body: bytes, reply: Reply) -> None:
-        """Answer one request; it is written down before. 507: it could not be written."""
+        """Write one request to the journal, then answer it; with 507 if that failed."""
         delivery = self.take(request, body)
         status = delivery.status
         if self.show is not None:

@@ -1,1 +1,1 @@
-"""`hermes subscription …`: what subscriptions are, how they fare, and where they go on."""
+"""`hermes subscription …`: subscriptions, their state, and their positions."""

@@ -1,4 +1,4 @@
-"""`hermes subscription suspend|activate`: one, several, or all that a pattern fits."""
+"""`hermes subscription suspend|activate`: for one, several, or all that match a pattern."""
 
 import json
 from fnmatch import fnmatchcase
@@ -19,7 +19,7 @@ SubscriptionsArgument = Annotated[
     list[str],
     typer.Argument(
         metavar="SUBSCRIPTION",
-        help="One or more names; with * and ? (in quotes) all that fit, after a question.",
+        help="One or more names; with * and ? (in quotes) all that match, after a question.",
         autocompletion=completed("subscription"),
     ),
 ]
@@ -33,7 +33,7 @@ SubscriptionsArgument = Annotated[
 def suspend(
     topic: TopicArgument, subscriptions: SubscriptionsArgument, yes: YesOption = False
 ) -> None:
-    """Stop deliveries; the place in the topic is kept."""
+    """Stop deliveries; the position in the topic is kept."""
     _set_states(topic, subscriptions, "suspend", "SUSPENDED", yes)
 
 
@@ -46,7 +46,7 @@ def suspend(
 def activate(
     topic: TopicArgument, subscriptions: SubscriptionsArgument, yes: YesOption = False
 ) -> None:
-    """Go on with deliveries where they stopped."""
+    """Continue deliveries where they stopped."""
     _set_states(topic, subscriptions, "activate", "ACTIVE", yes)
 
 
@@ -57,7 +57,7 @@ def _set_states(topic: str, asked: list[str], verb: str, state: str, yes: bool) 
         names = fitting(asked, sorted(map(str, there)), topic)
         what = f"{counted(len(names), 'subscription')} of {topic} ({', '.join(names)})"
         confirm(printable(what), yes, verb)
-    # All are looked at before the first is changed.
+    # Check all names before the first change.
     paths = {name: subscription_path(topic, name) for name in names}
     failed: list[CommandFailed] = []
     for name, path in paths.items():
@@ -65,7 +65,7 @@ def _set_states(topic: str, asked: list[str], verb: str, state: str, yes: bool) 
             answer = management().put(f"{path}/state", state)
             show_changed(path, answer, f"subscription {name} of {topic}: asked to be {state}")
         except CommandFailed as failure:
-            # That one is missing must not hold up the others.
+            # A missing one must not stop the others.
             failed.append(failure)
     if failed and len(names) == 1:
         raise failed[0]
@@ -75,9 +75,9 @@ def _set_states(topic: str, asked: list[str], verb: str, state: str, yes: bool) 
 
 
 def fitting(asked: list[str], there: list[str], topic: str) -> list[str]:
-    """The names that are asked for, and those that fit a pattern in the list's order; each once.
+    """Return the requested names, and those that match a pattern in the list's order; each once.
 
-    Raises UsageWrong for a pattern that none fits.
+    Raises UsageWrong for a pattern without a match.
     """
     found: dict[str, None] = {}
     for each in asked:

@@ -1,4 +1,4 @@
-"""`hermes subscription create|list|show|update|delete`: what subscriptions are."""
+"""`hermes subscription create|show|update|delete`."""
 
 from typing import Annotated, Any
 
@@ -85,20 +85,20 @@ def create(
     ] = False,
     attempts_max: Annotated[
         int | None,
-        typer.Option("--attempts-max", min=1, metavar="N", help="Give up after as many attempts."),
+        typer.Option("--attempts-max", min=1, metavar="N", help="Give up after N attempts."),
     ] = None,
     retry_on: Annotated[
         list[int] | None,
-        typer.Option(metavar="STATUS", help="An answer that is tried again; repeatable."),
+        typer.Option(metavar="STATUS", help="Retry after this answer; repeatable."),
     ] = None,
     discard_on: Annotated[
         list[int] | None,
-        typer.Option(metavar="STATUS", help="An answer that gives it up; repeatable."),
+        typer.Option(metavar="STATUS", help="Give up after this answer; repeatable."),
     ] = None,
     filters: FilterOption = None,
     content_type: Annotated[
         ContentType | None,
-        typer.Option(help="What is pushed of AVRO topics; of others JSON.", show_default="JSON"),
+        typer.Option(help="Form of AVRO topics' messages; others are JSON.", show_default="JSON"),
     ] = None,
     delivery_type: Annotated[
         DeliveryType | None, typer.Option(help="One by one or in batches.", show_default="SERIAL")
@@ -109,7 +109,7 @@ def create(
     ] = None,
     tombstones: Annotated[
         Tombstones | None,
-        typer.Option(help="What becomes of Kafka records without a value.", show_default="deliver"),
+        typer.Option(help="For Kafka records without a value.", show_default="deliver"),
     ] = None,
     owner: Annotated[
         str | None, typer.Option(metavar="SOURCE:ID", show_default=OWNER_DEFAULT)
@@ -117,7 +117,7 @@ def create(
     description: Annotated[str | None, typer.Option(metavar="TEXT")] = None,
     from_file: FromFileOption = None,
 ) -> None:
-    """Create a subscription; options win over the file. It gets what is published from then on."""
+    """Create a subscription; options override the file. It gets messages published from now on."""
     file = bodies.from_file(from_file)
     is_batch = (delivery_type or file.get("deliveryType")) == DeliveryType.BATCH
     if ordered and is_batch:
@@ -151,7 +151,7 @@ def create(
     secret = _sign_anew(body)
     answer = management().post(subscription_path(topic), body)
     if secret:
-        # Nobody can show it again, whatever comes after this.
+        # First, because the secret cannot be shown again.
         warn(
             "the signing secrets in the file are masked, so it signs with a new one, which the "
             f"subscriber has to be told: {secret}"
@@ -162,8 +162,8 @@ def create(
 
 
 def _sign_anew(body: dict[str, Any]) -> str:
-    """Give a body that `show` has printed a new secret in the place of masked ones, and return it;
-    "" where none is masked.
+    """Replace masked secrets in a body that `show` has printed with a new secret, and return it.
+    Empty string if none is masked.
     """
     signing = body.get("signing")
     secrets = signing.get("secrets") if isinstance(signing, dict) else None
@@ -175,9 +175,10 @@ def _sign_anew(body: dict[str, Any]) -> str:
 
 
 def known_fields(body: dict[str, Any]) -> frozenset[str]:
-    """The dotted names of all fields of a subscription.
+    """Return the dotted names of all fields of a subscription.
 
-    Fields that Hermes does not know are shown only where they differ from their defaults.
+    They are needed because a server shows fields that Hermes does not have only if they differ from
+    their defaults.
     """
     policy = BatchPolicy if body.get("deliveryType") == DeliveryType.BATCH else SerialPolicy
     return frozenset(each.encode_name for each in msgspec.structs.fields(Subscription)) | frozenset(
@@ -186,11 +187,11 @@ def known_fields(body: dict[str, Any]) -> frozenset[str]:
 
 
 def subscription_body(file: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:
-    """A subscription's wire form: what was given, over the file, over defaults."""
+    """Return a subscription as JSON: the options override the file, which overrides defaults."""
     defaults = {"description": "", "owner": bodies.owner(OWNER_DEFAULT)}
     set_now = {key: value for key, value in given.items() if value is not None}
     body = bodies.merged(defaults | file, set_now)
-    # The state is not among them: a copy of a suspended one must not begin to deliver.
+    # The state is kept: a copy of a suspended subscription must not start to deliver.
     for servers_own in ("createdAt", "modifiedAt"):
         body.pop(servers_own, None)
     if not body.get("subscriptionPolicy"):
@@ -207,7 +208,7 @@ def subscription_body(file: dict[str, Any], given: dict[str, Any]) -> dict[str, 
 
 @management_command(app, "hermes subscription show shop.orders billing")
 def show(topic: TopicArgument, subscription: SubscriptionArgument) -> None:
-    """Show a subscription; secrets are masked by the server."""
+    """Show a subscription; its secrets are masked."""
     show_object(management().get(subscription_path(topic, subscription)))
 
 
@@ -222,7 +223,7 @@ def update(
     pairs: PatchArgument = None,
     from_file: FromFileOption = None,
 ) -> None:
-    """Update some fields of a subscription; the others stay. Pairs win over the file."""
+    """Update some fields of a subscription; the others stay. Pairs override the file."""
     path, body = subscription_path(topic, subscription), bodies.changes(pairs, from_file)
     line = f"updated subscription {subscription} of {topic}"
     resource.show_updated(path, management().put(path, body), line, body, known_fields(body))
@@ -232,7 +233,7 @@ def update(
 def delete(
     topic: TopicArgument, subscription: SubscriptionArgument, yes: YesOption = False
 ) -> None:
-    """Delete a subscription and its place in the topic."""
+    """Delete a subscription and its position in the topic."""
     what = f"subscription {subscription} of {topic}"
     resource.delete(subscription_path(topic, subscription), subscription, what, yes)
 

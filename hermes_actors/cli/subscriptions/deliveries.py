@@ -1,4 +1,4 @@
-"""`hermes subscription lag|retransmit`: where subscriptions are, and where they go on."""
+"""`hermes subscription lag|retransmit`: shows and changes the positions of subscriptions."""
 
 from collections.abc import Iterator
 from functools import partial
@@ -30,7 +30,7 @@ Positions = dict[tuple[str, Any], int]
 """By datacentre and partition."""
 
 RETRANSMISSION_TIMEOUT_S = 60.0
-"""The server waits up to 30 s for the consumers, and before that for logs that do not answer."""
+"""The server waits up to 30 s for the consumers, after it has waited for logs."""
 
 
 _LAG_COLUMNS = {
@@ -43,7 +43,7 @@ _LAG_COLUMNS = {
 
 
 def _partitions(found: Fields) -> list[Fields]:
-    """All partitions of all datacentres, each with its datacentre."""
+    """Return all partitions of all datacentres, each with its datacentre."""
     return [
         {"datacenter": str(dc.get("datacenter")), **partition}
         for dc in fields_of(found, "datacenters")
@@ -53,9 +53,9 @@ def _partitions(found: Fields) -> list[Fields]:
 
 @management_command(app, "hermes subscription lag shop.orders billing")
 def lag(topic: TopicArgument, subscription: SubscriptionArgument) -> None:
-    """Show for each datacentre and partition what is not delivered yet.
+    """Show the number of undelivered messages for each datacentre and partition.
 
-    A message that waits for its retry counts as one, whatever was delivered after it.
+    A message that waits for a retry counts as one, even if later ones were delivered.
     """
     path = f"{subscription_path(topic, subscription)}/lag"
     show_answer(management().get(path), partial(_show_lag, topic, subscription))
@@ -82,21 +82,21 @@ def retransmit(
     to: Annotated[
         str | None,
         typer.Option(
-            metavar="TIME|start|end", help=f"Where to go on, in all datacentres; TIME: {TIME_HELP}."
+            metavar="TIME|start|end", help=f"New position in all datacentres; TIME: {TIME_HELP}."
         ),
     ] = None,
     offset: Annotated[
         list[str] | None,
-        typer.Option(metavar="DC/PARTITION=N", help="Where to go on in one partition; repeatable."),
+        typer.Option(metavar="DC/PARTITION=N", help="New position in one partition; repeatable."),
     ] = None,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Only show where it would go on, and what that means.")
+        bool, typer.Option("--dry-run", help="Only show the new positions and their effect.")
     ] = False,
     yes: YesOption = False,
 ) -> None:
-    """Go on somewhere else in the topic: back, to deliver again, or forward, to skip.
+    """Move a subscription in its topic: back, to deliver again, or forward, to skip.
 
-    The subscription may be suspended. Returns when its consumers have gone there.
+    The subscription may be suspended. Returns when its consumers have moved.
     """
     body = retransmission(to, offset)
     if to == "end" and not dry_run:
@@ -122,7 +122,7 @@ def retransmit(
 
 
 def _show_offsets(body: Fields, positions: Positions | None, found: Fields) -> None:
-    """Where the server goes on; for a dry run, with what that means for those `positions`."""
+    """Print the new positions; for a dry run, with the difference from `positions`."""
     columns: Columns = {"DC": "datacenter", "Partition": "partition", "Offset": "offset"}
     if positions is not None:
         columns = {**columns, "Means": partial(_moved, positions)}
@@ -146,7 +146,9 @@ def _moved(positions: Positions, entry: Fields) -> str:
 
 
 def _kept_within(body: Fields, found: Fields) -> Iterator[str]:
-    """Where the server has gone on elsewhere than was asked for: the log holds no such offset."""
+    """Yield a line for each position that the server changed, because the log does not have the
+    requested offset.
+    """
     for dc, asked in body.get("offsets", {}).items():
         for entry in fields_of(found, dc):
             wanted, got = asked.get(str(entry.get("partition"))), entry.get("offset")
@@ -159,7 +161,7 @@ def _kept_within(body: Fields, found: Fields) -> Iterator[str]:
 
 
 def retransmission(to: str | None, offsets: list[str] | None) -> dict[str, Any]:
-    """The body that the options mean. Raises UsageWrong."""
+    """Return the request body for the options. Raises UsageWrong."""
     if bool(to) == bool(offsets):
         raise UsageWrong(
             "say where to go on: --to with a time, start or end, or --offset DC/PARTITION=N, "

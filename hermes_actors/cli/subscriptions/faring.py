@@ -1,4 +1,4 @@
-"""`hermes subscription list|health|why`: how subscriptions fare, and what holds one back."""
+"""`hermes subscription list|health|why`: the state of subscriptions, and causes of delays."""
 
 from collections.abc import Callable
 from functools import partial
@@ -50,13 +50,13 @@ def list_subscriptions(
         Sort | None, typer.Option("--sort", help="The worst first.", show_default="name")
     ] = None,
     tracked: Annotated[
-        bool, typer.Option("--tracked", help="Names of those of TOPIC with tracking.")
+        bool, typer.Option("--tracked", help="Names of TOPIC's with tracking.")
     ] = False,
     watch: WatchOption = False,
 ) -> None:
-    """List how all subscriptions fare, or the names of one topic's.
+    """List the state of all subscriptions, or the names of one topic's.
 
-    With --unhealthy or --sort, how that topic's fare.
+    With --unhealthy or --sort, the state of that topic's subscriptions.
     """
     fares = topic is None or unhealthy or sort is not None
     if watch and not fares:
@@ -81,7 +81,9 @@ def list_subscriptions(
 
 
 def _at_least(name: str) -> Callable[[Fields], object]:
-    """The figure; where not all datacentres tell of it with a `+`, or `?` for none."""
+    """Return a column's function: the figure, with `+` if some datacentres are unknown, or `?` if
+    all are.
+    """
 
     def cell(found: Fields) -> object:
         figure = found.get(name, 0)
@@ -93,7 +95,7 @@ def _at_least(name: str) -> Callable[[Fields], object]:
 
 
 def _oldest(found: Fields) -> object:
-    """How old the oldest message is that waits; nothing where none does."""
+    """Return the age of the oldest undelivered message; nothing if there is none."""
     age_ms = found.get("oldestAgeMs", 0)
     return span(age_ms / 1_000) if age_ms else None
 
@@ -125,9 +127,9 @@ _CANNOT_TELL = 2
     "hermes subscription health shop.orders billing || page me",
 )
 def health(topic: TopicArgument, subscription: SubscriptionArgument) -> None:
-    """Say whether a subscription is healthy: exit code 0 yes, 1 no, 2 cannot tell.
+    """Check whether a subscription is healthy: exit code 0 yes, 1 no, 2 unknown.
 
-    'hermes subscription list --unhealthy' shows all that are not.
+    'hermes subscription list --unhealthy' lists all that are not.
     """
     try:
         content = management().get(f"{subscription_path(topic, subscription)}/health")
@@ -159,7 +161,7 @@ _WHY_COLUMNS: Columns = {
 def why(
     topic: TopicArgument, subscription: SubscriptionArgument, watch: WatchOption = False
 ) -> None:
-    """Say for each datacentre and node what holds a subscription back, or that it is delivered."""
+    """Show for each datacentre and node what delays a subscription, or that it is delivered."""
     path = f"{subscription_path(topic, subscription)}/why"
     show = partial(_show_why, topic, subscription)
     watched(lambda: show_answer(management().get(path), show), watch)

@@ -1,4 +1,4 @@
-"""Filters from the command line, in short or as JSON; an unusable filter is refused."""
+"""Parses filters on the command line, in short form or as JSON; refuses unusable ones."""
 
 import json
 from typing import Annotated, Any
@@ -29,7 +29,7 @@ _KNOWN = frozenset(field.encode_name for field in msgspec.structs.fields(Filter)
 
 
 def filters_of(texts: list[str] | None) -> list[Any]:
-    """The filters in the wire's form, in their order. Raises UsageWrong that names the option."""
+    """Convert filters to JSON, in their order. Raises UsageWrong, which names the option."""
     return [_checked(each, text) for text in texts or () for each in _parsed(text)]
 
 
@@ -58,7 +58,7 @@ def _short(text: str, kind: str, rest: str) -> dict[str, str]:
 
 
 def _checked(filter_: Any, text: str) -> Any:
-    """The filter as it is. The server checks what it says, but passes over unknown fields."""
+    """Return the filter unchanged; refuse unknown fields, which the server would ignore."""
     if not isinstance(filter_, dict):
         raise UsageWrong(f"--filter {text}: expected a JSON object, or {_SHORT}")
     if unknown := ", ".join(sorted(set(filter_) - _KNOWN)):

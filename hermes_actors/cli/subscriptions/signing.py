@@ -1,4 +1,4 @@
-"""`hermes subscription rotate-secret|retire-secrets`: what requests are signed with."""
+"""`hermes subscription rotate-secret|retire-secrets`: the secrets that sign requests."""
 
 import typer
 
@@ -12,9 +12,9 @@ app = typer.Typer()
 
 @management_command(app, "hermes subscription rotate-secret shop.orders billing")
 def rotate_secret(topic: TopicArgument, subscription: SubscriptionArgument) -> None:
-    """Sign with a new secret too, and print it: nobody can show it again.
+    """Also sign with a new secret, and print it: it cannot be shown again.
 
-    The old ones go on signing until retire-secrets.
+    Requests are also signed with the old secrets until retire-secrets.
     """
     path = f"{subscription_path(topic, subscription)}/signing/rotate"
     show_answer(management().post(path, {}), _show_secret)
@@ -28,7 +28,7 @@ def _show_secret(found: Fields) -> None:
 
 @management_command(app, "hermes subscription retire-secrets shop.orders billing")
 def retire_secrets(topic: TopicArgument, subscription: SubscriptionArgument) -> None:
-    """Sign with the newest secret only: every subscriber has it."""
+    """Sign with the newest secret only, once all subscribers have it."""
     path = subscription_path(topic, subscription)
     answer = management().post(f"{path}/signing/retire", {})
     show_changed(

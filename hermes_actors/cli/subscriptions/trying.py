@@ -1,4 +1,4 @@
-"""`hermes subscription filter-test|test`: filters and an endpoint tried with one message."""
+"""`hermes subscription filter-test|test`: try filters or an endpoint with one message."""
 
 import base64
 import sys
@@ -33,7 +33,7 @@ MessageOption = Annotated[
     str | None, typer.Option("--message", "-m", metavar="TEXT", help="The message's body.")
 ]
 FileOption = Annotated[
-    str | None, typer.Option("--file", metavar="FILE", help="The body is there; '-' reads stdin.")
+    str | None, typer.Option("--file", metavar="FILE", help="File with the body; '-' reads stdin.")
 ]
 
 
@@ -50,7 +50,7 @@ def filter_test(
         str | None,
         typer.Argument(
             metavar="SUBSCRIPTION",
-            help="Whose filters; not together with --filter.",
+            help="The subscription with the filters; not with --filter.",
             autocompletion=completed("subscription"),
         ),
     ] = None,
@@ -62,7 +62,7 @@ def filter_test(
         typer.Option("--header", "-H", metavar="NAME:VALUE", help="A header that was propagated."),
     ] = None,
 ) -> None:
-    """Say whether a message passes filters: MATCHED, NOT_MATCHED, or ERROR with the reason."""
+    """Test whether a message passes filters: MATCHED, NOT_MATCHED, or ERROR with the reason."""
     if (subscription is None) is not bool(filters):
         raise UsageWrong("give either SUBSCRIPTION, whose filters are tried, or --filter")
     given = filters_of(filters)
@@ -85,7 +85,7 @@ def _show_result(found: Fields) -> None:
 
 
 def body_of(message: str | None, file: str | None) -> bytes:
-    """The message's body that one of the two options gives. Raises UsageWrong."""
+    """Return the message's body from one of the two options. Raises UsageWrong."""
     if (message is None) is (file is None):
         raise UsageWrong("give the message's body: either --message TEXT or --file FILE")
     if message is not None:
@@ -117,9 +117,9 @@ def try_endpoint(
     message: MessageOption = None,
     file: FileOption = None,
 ) -> None:
-    """Push one made-up message to the endpoint now, and show the request and its answer.
+    """Push a test message to the endpoint now, and show the request and the answer.
 
-    The exit code is 1 unless the endpoint has taken it. Filters, rate and offsets play no part.
+    Exit code 1 unless the endpoint accepts it. Filters, rate and offsets are not involved.
     """
     body = {}
     if message is not None or file is not None:

@@ -152,7 +152,7 @@ class Leaders:
             elif not code or code == errors.LeaderNotAvailableError.errno:
                 self._topics[topic] = {number: leader for _, number, leader, *_ in partitions}
             elif len(self._troubles) < _TROUBLES_MAX:
-                self._troubles[topic] = f"Kafka does not describe {topic}: {error_name(code)}"
+                self._troubles[topic] = f"Kafka does not describe topic {topic}: {error_name(code)}"
         if self.has_tried and not self.is_connected and self._failures:
             _logger.warning("Kafka of %s answers again", self._brokers.connection.dc)
         self.is_connected, self.has_tried, self.reason, self._failures = True, True, "", 0
