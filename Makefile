@@ -1,5 +1,5 @@
-# Everything runs in .venv, which each target makes for itself: only Python ≥ 3.11 and make are
-# needed on the machine. Another interpreter: make PYTHON=/path/to/python3 …
+# Everything runs in .venv, which each target creates if necessary: the machine needs only
+# Python ≥ 3.11 and make. To use another interpreter: make PYTHON=/path/to/python3 …
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
@@ -26,11 +26,11 @@ fi
 endef
 
 .PHONY: help
-help: ## What each target does
+help: ## Print what each target does
 	@grep -E '^[a-z.-]+:.*## ' $(firstword $(MAKEFILE_LIST)) | sed -E 's/^([a-z.-]+):.*## /\1\t/' | while IFS=$$'\t' read -r name text; do printf '  make %-11s %s\n' "$$name" "$$text"; done
 
 .PHONY: .venv
-.venv: $(STAMP) ## The environment, from requirements.lock with checked hashes
+.venv: $(STAMP) ## Create the environment from requirements.lock, with checked hashes
 
 $(STAMP): requirements.lock pyproject.toml
 	@$(find_python); echo "make: .venv with $$("$$found" --version)"; "$$found" -m venv .venv
@@ -41,9 +41,9 @@ $(STAMP): requirements.lock pyproject.toml
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 	@touch $@
 
-# PySpark comes as sources only: what builds them is locked too, and nothing else is fetched for it.
+# PySpark comes as sources only; its build requirements are locked too, and nothing else is fetched.
 .PHONY: spark
-spark: $(SPARK_STAMP) ## The environment with the extra [spark], for which Java 17 is needed
+spark: $(SPARK_STAMP) ## Create the environment with the extra [spark]; needs Java 17
 
 $(SPARK_STAMP): $(STAMP) spark/requirements.lock spark/build.lock
 	@echo "make: PySpark and what it needs, hashes checked (some minutes, 1.2 GB) …"
@@ -51,7 +51,7 @@ $(SPARK_STAMP): $(STAMP) spark/requirements.lock spark/build.lock
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes --no-build-isolation -r spark/requirements.lock
 	@touch $@
 
-# With Java and Maven here, the demos end with Spark's reconciliation; else they say what is missing.
+# With Java and Maven the demos end with Spark's reconciliation; else they print what is missing.
 .PHONY: spark-if-java
 spark-if-java: $(STAMP)
 	@if [ "$(SPARK)" != no ] && [ ! -e $(SPARK_STAMP) ] && command -v java >/dev/null && command -v mvn >/dev/null; then \
@@ -59,40 +59,40 @@ spark-if-java: $(STAMP)
 	fi
 
 .PHONY: demo
-demo: spark-if-java ## The flights demo; ARGS="…" is passed on
+demo: spark-if-java ## Run the flights demo; ARGS="…" is passed on
 	@$(BIN)/python examples/flights/demo.py $(ARGS)
 
 .PHONY: demo-kafka
-demo-kafka: spark-if-java ## The same on two Kafka clusters and ten node processes
+demo-kafka: spark-if-java ## Run it with two Kafka clusters and ten node processes
 	@$(BIN)/python examples/flights/demo.py --compose deploy/compose.yaml $(ARGS)
 
-# How many examples a property test tries: tests/conftest.py. `make test` tries all.
+# The number of examples of property tests (tests/conftest.py); `make test` tries all.
 export HYPOTHESIS_PROFILE ?= check
 test: HYPOTHESIS_PROFILE = full
 
-# Whatever the environment prefers: every test process would compile all test modules anew.
+# Otherwise every test process would compile all test modules again.
 unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: metrics
-metrics: $(STAMP) ## The tables of docs/metrics.md, from the source
+metrics: $(STAMP) ## Write the tables of docs/metrics.md from the source
 	@{ sed '/^## /,$$d' docs/metrics.md; $(BIN)/python -c 'from hermes_actors.node.measures import tables; print(tables())'; } > docs/metrics.new
 	@mv docs/metrics.new docs/metrics.md
 
 .PHONY: check
-check: $(STAMP) ## Format, lint, types, layers and the fast tests
+check: $(STAMP) ## Check format, lint, types and layers, and run the fast tests
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo
 	$(BIN)/python -m pytest -n auto -m "not kafka and not spark and not live and not slow and not soak"
 
-# pytest ends with 5 when a selection is empty, which is no failure here.
+# pytest exits with 5 if a selection is empty, which is not a failure here.
 .PHONY: test
-test: check $(SPARK_STAMP) ## check, and every other test: real processes, slow ones, Kafka, Spark
-	@# Real processes mostly wait: three files at once, each of the three with a broker. Beside them runs
-	@# Spark, with one session for all its tests, and behind it, at a low priority, what computes: most of
-	@# that is simulations in virtual time. Whatever fails, all is run. A test that ends its process (a hang
-	@# does, at its time limit) is begun anew as often as there are restarts.
+test: check $(SPARK_STAMP) ## Run check, and all other tests: real processes, slow ones, Kafka, Spark
+	@# Three groups run concurrently. Tests with real processes mostly wait, so three files run at a time.
+	@# Spark tests share one session. Slow tests, mostly simulations in virtual time, have a low priority.
+	@# A failure stops no group. A test that ends its worker process (as a hang does at its time limit) does
+	@# not stop its group either, as long as restarts are left.
 	@failed=0; run() { $(BIN)/python -m pytest --max-worker-restart 2 "$$@" || [ $$? -eq 5 ] || failed=1; }; \
 	spark="$$(mktemp)"; (run -n 1 -m "spark and not soak"; exit $$failed) > "$$spark" 2>&1 & beside=$$!; \
 	slow="$$(mktemp)"; (renice -n 10 $$BASHPID > /dev/null; \
@@ -103,23 +103,23 @@ test: check $(SPARK_STAMP) ## check, and every other test: real processes, slow 
 
 SEEDS ?= 1:300
 .PHONY: soak
-soak: $(SPARK_STAMP) ## What is long: soaks, the compose file, benchmarks, SEEDS=1:300 of the simulation
+soak: $(SPARK_STAMP) ## Run long tests: soaks, the compose file, benchmarks, SEEDS=1:300 of the simulation
 	HYPOTHESIS_PROFILE=full $(BIN)/python -m pytest -n 1 -m soak
 	$(BIN)/hermes chaos sim --seeds $(SEEDS)
 
 .PHONY: bench
-bench: $(SPARK_STAMP) ## The benchmarks, one after another
+bench: $(SPARK_STAMP) ## Run the benchmarks, one after another
 	@for name in actors append publish hedging deliver failover balancer filters schemas telemetry fsyncs spool idle_subscriptions stalled_partition spark; do \
 	    if [ -f "benchmarks/$$name.py" ]; then echo "== benchmarks/$$name.py"; $(BIN)/python "benchmarks/$$name.py"; fi; \
 	done
 
 .PHONY: lock
-lock: ## Resolve the dependencies anew into requirements.lock
+lock: ## Resolve the dependencies again into requirements.lock
 	@if [ ! -x $(BIN)/python ]; then $(find_python); "$$found" -m venv .venv; fi
 	@if [ ! -x $(BIN)/uv ]; then $(BIN)/python -m pip install --quiet --disable-pip-version-check uv; fi
 	@$(BIN)/uv pip compile pyproject.toml --quiet --universal --python-version 3.11 --generate-hashes \
 	    --no-emit-index-url --no-header --no-annotate --extra dev --extra local --output-file requirements.lock
-	@# Parts of it: what runs in the image, and what builds its wheel; and Spark's, which has more.
+	@# Further locks: for the image, for the build of its wheel, and for Spark.
 	@pins="$$(mktemp)"; trap 'rm -f "$$pins"' EXIT; \
 	sed -n 's/^\([a-zA-Z0-9._-]*==[^ ;]*\).*/\1/p' requirements.lock > "$$pins"; \
 	compile="$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \

@@ -1,11 +1,11 @@
-"""Says by its exit code whether this container's node is healthy; standard library only.
+"""Checks whether this container's node is healthy. Uses only the standard library.
 
     python healthcheck.py [URL…]
 
-0 when each page answers 200; 1, with one line why, when one does not. Without URLs: the pages of
-the default ports of a node with and without the role frontend, whichever is served. That of
-management is not asked: it is down while Kafka is, and no restart of a node mends that. A
-certificate is not checked: the pages are this container's own.
+Exit code 0 if each page answers 200; else 1, with one line that says why. Without URLs it checks
+the status pages on the default ports of nodes with and without the frontend role, whichever is
+served. It does not check management, which is down while Kafka is: restarting a node would not
+help. It does not verify certificates, because the pages are this container's own.
 """
 
 import ssl
@@ -23,14 +23,14 @@ _TLS = ssl.create_default_context()
 _TLS.check_hostname = False
 _TLS.verify_mode = ssl.CERT_NONE
 _OPENER = urllib.request.build_opener(
-    # A proxy of the environment is not asked for this container's own pages.
+    # Ignore a proxy of the environment.
     urllib.request.ProxyHandler({}),
     urllib.request.HTTPSHandler(context=_TLS),
 )
 
 
 def ask(url: str) -> tuple[bool, str]:
-    """(somebody answered, what is wrong: "" for nothing)."""
+    """Return (a server answered, the problem; empty string if there is none)."""
     try:
         with _OPENER.open(url, timeout=PAGE_WITHIN_S) as answer:
             return True, "" if answer.status == 200 else f"{url}: {answer.status}"
@@ -38,12 +38,12 @@ def ask(url: str) -> tuple[bool, str]:
         with error:
             return True, f"{url}: {error.code} {error.read(200).decode(errors='replace')}"
     except OSError as error:
-        # A refused connection, a reset one, a time-out; URLError is one of these.
+        # A refused or reset connection, or a timeout; URLError is an OSError.
         return False, f"{url}: {error}"
 
 
 def main(urls: list[str]) -> int:
-    """The exit code."""
+    """Return the exit code."""
     answers = [ask(url) for url in urls or DEFAULTS]
     if urls:
         faults = [fault for _, fault in answers if fault]
@@ -52,7 +52,7 @@ def main(urls: list[str]) -> int:
         if not any(answered for answered, _ in answers):
             faults.append("no status page answers on the default ports")
     for fault in faults:
-        print(fault)  # noqa: T201 -- Docker keeps it with the container's health
+        print(fault)  # noqa: T201 -- Docker stores it with the container's health
     return 1 if faults else 0
 
 

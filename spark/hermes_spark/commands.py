@@ -43,7 +43,7 @@ def spark() -> None:
 )
 def snapshot(
     output: Annotated[
-        Path, typer.Option("--output", "-o", metavar="FILE", help="Where it is written, as JSON.")
+        Path, typer.Option("--output", "-o", metavar="FILE", help="The snapshot, as JSON.")
     ],
     dc: DcOption = None,
     file: DatacentresOption = None,
@@ -71,7 +71,7 @@ def snapshot(
 def reconcile(
     output: Annotated[
         Path,
-        typer.Option("--output", "-o", metavar="FOLDER", help="Where report and tables go."),
+        typer.Option("--output", "-o", metavar="FOLDER", help="For the report and tables."),
     ],
     dc: DcOption = None,
     file: DatacentresOption = None,
@@ -81,7 +81,7 @@ def reconcile(
         typer.Option(
             "--acknowledged",
             metavar="LIST",
-            help="What publishers were told is stored: FILE, TOPIC=FILE or topic:NAME; repeatable.",
+            help="Acknowledged ids: FILE, TOPIC=FILE or topic:NAME; repeatable.",
         ),
     ] = None,
     topic: TopicsOption = None,

@@ -28,7 +28,7 @@ DatacentresOption = Annotated[
 ]
 SnapshotOption = Annotated[
     Path | None,
-    typer.Option("--snapshot", metavar="FILE", help="Of this snapshot, in the place of now."),
+    typer.Option("--snapshot", metavar="FILE", help="Use this snapshot instead of the present."),
 ]
 TopicsOption = Annotated[
     list[str] | None,
@@ -37,7 +37,7 @@ TopicsOption = Annotated[
 MasterOption = Annotated[
     str,
     typer.Option(
-        "--master", metavar="URL", help="Spark's master; else local[2], or what spark-submit says."
+        "--master", metavar="URL", help="Spark's master. Default: spark-submit's, or local[2]."
     ),
 ]
 

@@ -28,7 +28,7 @@ DataOption = Annotated[
     Path, typer.Option("--data", metavar="DIR", help="Volumes, logs, configuration and state.")
 ]
 NamesArgument = Annotated[
-    list[str] | None, typer.Argument(metavar="SERVICE…", help="These only; none: all.")
+    list[str] | None, typer.Argument(metavar="SERVICE…", help="Only these; default: all.")
 ]
 
 
@@ -39,14 +39,16 @@ def up(
     names: NamesArgument = None,
     file: Annotated[
         Path | None,
-        typer.Option("--file", "-f", metavar="FILE", help="As it was, else deploy/compose.yaml."),
+        typer.Option(
+            "--file", "-f", metavar="FILE", help="Default: as before, or deploy/compose.yaml."
+        ),
     ] = None,
     data: DataOption = DATA_DEFAULT,
     network: Annotated[
-        str | None, typer.Option(metavar="CIDR", help=f"As it was, else {NETWORK_DEFAULT}.")
+        str | None, typer.Option(metavar="CIDR", help=f"Default: as before, or {NETWORK_DEFAULT}.")
     ] = None,
     timeout_s: Annotated[
-        float, typer.Option("--timeout", metavar="S", help="How long all may take to be healthy.")
+        float, typer.Option("--timeout", metavar="S", help="Time for all to become healthy.")
     ] = START_TIMEOUT_S,
     output: OutputOption = Output.TABLE,
 ) -> None:
@@ -105,7 +107,7 @@ def up(
 def down(
     data: DataOption = DATA_DEFAULT,
     removes_volumes: Annotated[
-        bool, typer.Option("--volumes", "-v", help="Remove what the services stored, too.")
+        bool, typer.Option("--volumes", "-v", help="Also remove stored data.")
     ] = False,
 ) -> None:
     """Drain and end everything that `hermes compose up` started; stored data is kept."""
@@ -144,9 +146,9 @@ def status(data: DataOption = DATA_DEFAULT, output: OutputOption = Output.TABLE)
 def logs(
     names: NamesArgument = None,
     data: DataOption = DATA_DEFAULT,
-    follows: Annotated[bool, typer.Option("--follow", "-f", help="Go on with what comes.")] = False,
+    follows: Annotated[bool, typer.Option("--follow", "-f", help="Follow new lines.")] = False,
     tail: Annotated[
-        int, typer.Option(min=0, metavar="N", help="Begin with the last N lines of each.")
+        int, typer.Option(min=0, metavar="N", help="Start with the last N lines of each.")
     ] = 100,
 ) -> None:
     """Print services' stdout and stderr, each line with its service's name."""

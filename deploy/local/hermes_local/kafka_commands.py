@@ -24,10 +24,10 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
 
 kafka = command_group("Run Kafka clusters on this machine, without Docker.")
 
-NameOption = Annotated[str, typer.Option("--name", metavar="NAME", help="Which cluster.")]
+NameOption = Annotated[str, typer.Option("--name", metavar="NAME", help="The cluster.")]
 DataOption = Annotated[
     Path | None,
-    typer.Option("--data", metavar="DIR", help="The folder of all clusters, else the user's own."),
+    typer.Option("--data", metavar="DIR", help="Folder of all clusters. Default: in the user's."),
 ]
 
 
@@ -37,12 +37,17 @@ DataOption = Annotated[
 )
 def up(
     brokers: Annotated[
-        int | None, typer.Option(metavar="N", min=1, max=9, help="As it was, else 1.")
+        int | None, typer.Option(metavar="N", min=1, max=9, help="Default: as before, or 1.")
     ] = None,
-    # The last of nine brokers needs a port, too.
+    # Leaves ports for nine brokers.
     port: Annotated[
         int | None,
-        typer.Option(metavar="PORT", min=1, max=65_527, help="The first's; as it was, else 9092."),
+        typer.Option(
+            metavar="PORT",
+            min=1,
+            max=65_527,
+            help="The first broker's. Default: as before, or 9092.",
+        ),
     ] = None,
     name: NameOption = NAME_DEFAULT,
     data: DataOption = None,
@@ -101,7 +106,7 @@ def down(
     name: NameOption = NAME_DEFAULT,
     data: DataOption = None,
     deletes_data: Annotated[
-        bool, typer.Option("--delete-data", help="Delete all its messages, too.")
+        bool, typer.Option("--delete-data", help="Also delete all its messages.")
     ] = False,
 ) -> None:
     """End a cluster; its data is kept for the next `hermes kafka up`."""
@@ -230,9 +235,8 @@ def _disk_bytes(folder: Path) -> int:
 
 
 def _use(name: str, servers: str) -> str:
-    """The command to run a node on the cluster, with the cluster's name as datacentre.
-
-    As far as a variable's name allows: without capitals and hyphens.
+    """Return the command to run a node on the cluster, with the cluster's name as datacentre if
+    a variable's name allows it (no capitals or hyphens).
     """
     name = name.lower().replace("-", "_")
     variable = f"HERMES_KAFKA_CLUSTERS_{name.upper()}_BOOTSTRAP_SERVERS"

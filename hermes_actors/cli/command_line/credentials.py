@@ -19,7 +19,7 @@ from hermes_actors.runtime.network_causes import TlsSettings, pem_cause
 TLS_SETTINGS = TlsSettings("--ca-file FILE", "--cert-file FILE and --key-file FILE")
 """The options to mention when the server's or the client's certificate is not accepted."""
 
-SHOW_WHO = "log in with --user and --password-file, --token-file or --cert-file"
+SHOW_WHO = "say who you are with --user and --password-file, --token-file or --cert-file"
 """The hint if credentials are required."""
 
 

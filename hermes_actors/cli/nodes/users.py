@@ -39,7 +39,7 @@ def hash_user(
 ) -> None:
     r"""Hash a password and print the user's line.
 
-    The password is asked for, or is the first line of stdin. Put the line below \[users].
+    The password is asked for, or is the first line of stdin. Put it below a line \[users].
     """
     if not name or ":" in name:
         raise UsageWrong(f"'{name}' is not a user: a name is not empty and holds no colon")

@@ -55,7 +55,7 @@ def append(
             "--batch-offsets",
             metavar="NUMBER",
             min=1,
-            help="So many offsets at most are written, and become visible, at a time.",
+            help="Maximum number of offsets in one commit.",
         ),
     ] = appending.BATCH_OFFSETS,
     master: MasterOption = "",

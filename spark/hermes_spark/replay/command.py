@@ -44,7 +44,7 @@ def replay(
         Path, typer.Argument(metavar="REPORT", help="The folder of a reconciliation.")
     ],
     which: Annotated[
-        Which, typer.Option("--which", help="What is lost, or what is not settled.")
+        Which, typer.Option("--which", help="Lost messages, or unsettled ones.")
     ] = Which.LOST,
     ids: Annotated[
         Path | None,
@@ -54,20 +54,20 @@ def replay(
     subscription: Annotated[
         str,
         typer.Option(
-            "--subscription", metavar="NAME", help="To this subscription alone: group.topic$name."
+            "--subscription", metavar="NAME", help="Only to this subscription: group.topic$name."
         ),
     ] = "",
     archive: Annotated[
         Path | None,
         typer.Option(
-            "--archive", metavar="FOLDER", help="Take the messages from it, not from the logs."
+            "--archive", metavar="FOLDER", help="Read messages from it instead of the logs."
         ),
     ] = None,
     rate: Annotated[
         float, typer.Option("--rate", metavar="N", help="Messages a second, at most.", min=0.001)
     ] = 100.0,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Only say how many there are, and from where.")
+        bool, typer.Option("--dry-run", help="Only print how many there are, and from where.")
     ] = False,
     publish_url: PublishUrlOption = PUBLISH_URL_DEFAULT,
     master: MasterOption = "",
