@@ -1,5 +1,5 @@
-"""Secrets of a subscription: shown as a mask, kept where the mask comes back, and never led
-elsewhere by who cannot read them.
+"""Secrets of a subscription: masked in answers, and kept if an update contains the mask. A caller
+who cannot read a secret cannot have it sent to another host.
 """
 
 from collections.abc import Mapping, Sequence
@@ -19,8 +19,8 @@ from hermes_actors.model.subscription import Header, SigningPolicy, Subscription
 
 
 def masked(subscription: Subscription, *, shows_headers: bool = False) -> Subscription:
-    """The subscription with masks for its secrets; fixed headers that may hold one are left as they
-    are where `shows_headers`.
+    """The subscription with its secrets masked. With `shows_headers`, fixed headers are not
+    masked.
     """
     policy, signing, headers = (
         subscription.o_auth_policy,
@@ -45,9 +45,9 @@ def masked(subscription: Subscription, *, shows_headers: bool = False) -> Subscr
 
 
 def with_secrets_kept(old: Subscription | None, patch: Mapping[str, Any]) -> dict[str, Any]:
-    """The patch with the secrets of `old` where it holds the masks that an answer showed.
+    """The patch with its masks replaced by the secrets of `old`.
 
-    Raises Refused for a mask that stands for nothing, as all do for a new subscription (None).
+    Raises Refused for a mask without a stored secret. A new subscription (None) has none.
     """
     kept = dict(patch)
     policy, signing, headers = (kept.get(key) for key in ("oAuthPolicy", "signing", "headers"))
@@ -72,9 +72,9 @@ def with_secrets_kept(old: Subscription | None, patch: Mapping[str, Any]) -> dic
 def require_secrets_for_other_hosts(
     old: Subscription, new: Subscription, patch: Mapping[str, Any], *, sees_headers: bool
 ) -> None:
-    """Raises Refused where a secret that is only kept would be sent to other hosts than before.
+    """Raises Refused if the update would send a secret that it does not repeat to another host.
 
-    `sees_headers`: who changes it may read its fixed headers, and so need not repeat them.
+    `sees_headers`: the caller may read the secrets in fixed headers, and need not repeat them.
     """
     before = old.endpoint_address_resolver_metadata.get("hosts")
     has_other_hosts = before != new.endpoint_address_resolver_metadata.get("hosts")
@@ -100,7 +100,7 @@ def require_secrets_for_other_hosts(
 
 
 def _unmasked_headers(shown: list[Any], old: Sequence[Header]) -> list[Any]:
-    """The headers, with the old values of headers of the same names, in their order."""
+    """The headers with masks replaced by the values of old headers of the same name, in order."""
     left: dict[str, list[str]] = {}
     for header in old:
         left.setdefault(header.name.lower(), []).append(header.value)
@@ -115,7 +115,7 @@ def _unmasked_headers(shown: list[Any], old: Sequence[Header]) -> list[Any]:
 
 
 def _taken(field: str, noun: str, left: list[str]) -> str:
-    """The next of the values that masks stand for. Raises Refused when there are no more."""
+    """Take the value for the next mask. Raises Refused if none is left."""
     if not left:
         raise Refused(
             f"Subscription.{field}: {MASK} stands for a {noun} that is there already, and there "
