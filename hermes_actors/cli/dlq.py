@@ -4,7 +4,12 @@ from typing import Annotated, Any
 
 import typer
 
-from hermes_actors.cli.administration.arguments import SubscriptionArgument, TopicArgument
+from hermes_actors.cli.administration.arguments import (
+    AnySubscriptionArgument,
+    AnyTopicArgument,
+    SubscriptionArgument,
+    TopicArgument,
+)
 from hermes_actors.cli.administration.resource import subscription_path
 from hermes_actors.cli.command_line.bodies import TIME_HELP, optional_time
 from hermes_actors.cli.command_line.failures import UsageWrong
@@ -84,10 +89,9 @@ def say_letters(topic: str, subscription: str, found: Fields) -> None:
     if not isinstance(letters, dict) or not letters.get("open"):
         return
     newest = letters.get("newest") or {}
-    cause = ": ".join(str(newest[each]) for each in ("reason", "detail") if newest.get(each))
     say(
         f"{counted_letters(letters, 'open')}, the newest of {newest.get('discardedAt', '?')}: "
-        f"{cause}; see 'hermes dlq list {topic} {subscription}'"
+        f"{newest.get('reason')}; see 'hermes dlq list {topic} {subscription}'"
     )
 
 
@@ -105,7 +109,8 @@ def _say_unreachable(found: Fields) -> None:
         say(f"{each.get('datacenter')} is left out: {each.get('reason')}")
 
 
-def _reason(letter: Fields) -> str:
+def cause(letter: Fields) -> str:
+    """The reason of a dead letter, with its detail."""
     return ": ".join(str(letter[each]) for each in ("reason", "detail") if letter.get(each))
 
 
@@ -115,19 +120,24 @@ _COLUMNS: Columns = {
     "Message": "messageId",
     "Status": lambda letter: letter.get("status") or None,
     "Tries": "attempts",
-    "Reason": _reason,
+    "Reason": cause,
+}
+_COLUMNS_OF_ALL: Columns = {
+    "Subscription": lambda letter: f"{letter.get('topicName')} {letter.get('subscription')}",
+    **_COLUMNS,
 }
 
 
 @management_command(
     app,
+    "hermes dlq list",
     "hermes dlq list shop.orders billing",
     "hermes dlq list shop.orders billing --reason expired --since 1h",
     name="list",
 )
 def list_letters(
-    topic: TopicArgument,
-    subscription: SubscriptionArgument,
+    topic: AnyTopicArgument = None,
+    subscription: AnySubscriptionArgument = None,
     limit: Annotated[int, typer.Option(min=1, max=500, help="The most to show.")] = 50,
     before: Annotated[
         str | None, typer.Option(metavar="NEXT", help="The page after one that said so.")
@@ -138,18 +148,32 @@ def list_letters(
     since: SinceOption = None,
     until: UntilOption = None,
 ) -> None:
-    """List open dead letters of all datacentres, newest first."""
+    """List open dead letters of all datacentres, newest first: of a subscription, a topic, or all
+    that you manage.
+    """
     params = chosen(reason, status, message_id, since, until) | {"limit": str(limit)}
     if before is not None:
         params["before"] = before
-    show_answer(management().get(_path(topic, subscription), params), _show_letters)
+    if topic and subscription:
+        show_answer(management().get(_path(topic, subscription), params), _show_letters)
+        return
+    if before is not None:
+        raise UsageWrong("--before goes on with the letters of one subscription: name it")
+    params |= {"topicName": topic} if topic else {}
+    show_answer(management().get("/dead-letters", params), _show_all)
 
 
-def _show_letters(found: Fields) -> None:
-    show_table(_COLUMNS, fields_of(found, "deadLetters"), "no open dead letters")
+def _show_letters(found: Fields, columns: Columns = _COLUMNS) -> None:
+    show_table(columns, fields_of(found, "deadLetters"), "no open dead letters")
     _say_unreachable(found)
     if found.get("next"):
         say(f"there are more: --before {found['next']}")
+
+
+def _show_all(found: Fields) -> None:
+    _show_letters(found, _COLUMNS_OF_ALL)
+    if not found.get("isComplete"):
+        say("there may be more: raise --limit, name a subscription, or choose with --since")
 
 
 @management_command(app, "hermes dlq show shop.orders billing dc1:0:3:1042")

@@ -23,9 +23,9 @@ from hermes_actors.cli.output.render import (
 from hermes_actors.errors import Refused
 from hermes_actors.model.schema import Schema, SchemaKind
 from hermes_actors.model.topic import ContentType
-from hermes_actors.schema.avro import avro_schema
-from hermes_actors.schema.compatibility import require_avro, why_unreadable
-from hermes_actors.schema.json_schema import JsonSchema, can_read
+from hermes_actors.schema.compatibility import why_unreadable
+from hermes_actors.schema.json_schema import can_read
+from hermes_actors.schema.work import compiles
 
 app = command_group("Schemas: what the messages of a topic must look like.")
 
@@ -75,7 +75,7 @@ def check(
     """
     schema = Schema(_kind_for(topic), text_from_file("the schema", file))
     try:
-        _require_valid(schema)
+        compiles(schema, topic, needs_metadata=False)
     except Refused as error:
         raise UsageWrong(f"{file}: {error.message}") from error
     subscriptions = _names(management().get(f"/topics/{quoted(topic)}/subscriptions"))
@@ -151,15 +151,6 @@ def _kind_for(topic: str) -> SchemaKind:
     found = parsed_object(management().get(f"/topics/{quoted(topic)}"))
     is_avro = found.get("contentType") == ContentType.AVRO or found.get("jsonToAvroDryRun") is True
     return SchemaKind.AVRO if is_avro else SchemaKind.JSON
-
-
-def _require_valid(schema: Schema) -> None:
-    """Raises Refused for what is no schema for a topic's messages."""
-    if schema.kind is SchemaKind.JSON:
-        JsonSchema(schema.text)
-    else:
-        require_avro(schema.text)
-        avro_schema(schema.text)
 
 
 def _can_read(reader: Schema, writer: Schema) -> bool:

@@ -7,6 +7,7 @@ import typer
 
 from hermes_actors.cli.connection.asking import management, management_command
 from hermes_actors.cli.connection.management import quoted
+from hermes_actors.cli.dlq import cause
 from hermes_actors.cli.output.render import (
     Columns,
     Fields,
@@ -29,22 +30,21 @@ NOT_FOUND, WITH_GAPS = 3, 4
 def trace(
     message_id: Annotated[str, typer.Argument(metavar="ID", help="The message's id.")],
 ) -> None:
-    """Show what became of a message: exit code 0 found, 3 not found, 4 events may be missing."""
+    """Show what became of a message: exit code 0 found, 3 not found, 4 not all is known.
+
+    Of a message that is not tracked: whether it is a dead letter, or waits in a spool.
+    """
     content = management().get(f"/tracking/{quoted(message_id)}")
     found = parsed_object(content)
     show_answer(content, _show)
     if fields_of(found, "gaps") or found.get("troubles"):
         raise typer.Exit(WITH_GAPS)
-    if not fields_of(found, "events"):
+    if not any(fields_of(found, each) for each in ("events", "deadLetters", "spooled")):
         raise typer.Exit(NOT_FOUND)
 
 
 def _show(found: Fields) -> None:
     events = fields_of(found, "events")
-    nothing = (
-        f"nothing is known of message {found.get('messageId')}: is its topic tracked? "
-        "'hermes topic update TOPIC trackingEnabled=true' has the next ones tracked"
-    )
     first_ms = int(events[0].get("timestamp", 0)) if events else 0
     columns: Columns = {
         "At": lambda event: _time(event.get("timestamp")),
@@ -55,7 +55,14 @@ def _show(found: Fields) -> None:
         "Where": _where,
         "What": _what,
     }
-    show_table(columns, events, nothing)
+    if events or not _show_elsewhere(found):
+        places = ", ".join(["the tracking events", *found.get("searched", ())])
+        nothing = (
+            f"nothing is known of message {found.get('messageId')}; searched: {places}. Is its "
+            "topic tracked? 'hermes topic update TOPIC trackingEnabled=true' has the next ones "
+            "tracked"
+        )
+        show_table(columns, events, nothing)
     for each in fields_of(found, "ended"):
         name = f"{each.get('topicName')}${each.get('subscription')}"
         epoch = f" (epoch {each.get('epoch')})" if each.get("epoch") else ""
@@ -70,6 +77,23 @@ def _show(found: Fields) -> None:
         )
     for trouble in found.get("troubles", ()):
         say(f"not all is known: {trouble}")
+
+
+def _show_elsewhere(found: Fields) -> bool:
+    """Where a message is that has no events; False where it is not found."""
+    letters, spooled = fields_of(found, "deadLetters"), fields_of(found, "spooled")
+    for each in letters:
+        name = f"{each.get('topicName')} {each.get('subscription')}"
+        say(
+            f"{name}: given up at {each.get('discardedAt')} in {each.get('cluster')}, "
+            f"{cause(each)}; see 'hermes dlq show {name} {each.get('id')}'"
+        )
+    for each in spooled:
+        say(
+            f"{each.get('topicName')}: waits since {each.get('spooledAt')} in the spool of node "
+            f"{each.get('node')} of {each.get('datacenter')} until a log takes it"
+        )
+    return bool(letters or spooled)
 
 
 def _where(event: Fields) -> str:

@@ -1,6 +1,6 @@
-"""Finds, reads and closes the dead letters of one subscription in one datacentre's log."""
+"""Finds dead letters in one datacentre's log; reads and closes those of one subscription."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import trio
 from msgspec import Struct
@@ -24,7 +24,7 @@ from hermes_actors.model.record import StoredRecord
 from hermes_actors.model.topic import Ack
 
 ENTRIES_MAX = 500_000
-"""Maximum number of a subscription's letters and marks that one search reads."""
+"""Maximum number of letters and marks that one search of a partition reads."""
 
 _ANSWER_TIMEOUT_S = 5.0
 SEARCH_TIMEOUT_S = 20.0
@@ -40,11 +40,89 @@ class OpenLetter(Struct, frozen=True, gc=False):
 
 
 class LetterPlace(Struct, frozen=True):
-    """The partition with a subscription's letters, and its current bounds."""
+    """A partition with dead letters, and its current bounds."""
 
     partition: int
     start: int
     end: int
+
+
+async def places_of(log: Log, topic: str) -> list[LetterPlace]:
+    """Return the partitions of a dead-letter topic, [] if the log has no such topic. Raises
+    LogUnavailable.
+    """
+    try:
+        with trio.fail_after(_ANSWER_TIMEOUT_S):
+            ends = await log.positions(topic, LATEST)
+            starts = await log.positions(topic, EARLIEST)
+    except UnknownTopic:
+        return []
+    except trio.TooSlowError as error:
+        raise _silent(log) from error
+    return [LetterPlace(each, starts.get(each, 0), end) for each, end in sorted(ends.items())]
+
+
+async def search_letters(
+    log: Log,
+    topic: str,
+    place: LetterPlace,
+    lives: Mapping[bytes, int],
+    wanted: LetterFilter,
+    found: Callable[[OpenLetter], bool],
+    *,
+    below: int | None = None,
+    timeout_s: float = SEARCH_TIMEOUT_S,
+) -> bool:
+    """Call `found` with each matching open letter of a partition, newest first, until it returns
+    False. `lives` maps the full names of subscriptions to the incarnation whose letters count.
+
+    If `below` is given, only letters at offsets below it count. Returns True if all letters were
+    searched. Raises LogUnavailable.
+    """
+    known = {key: OpenLetters() for key in lives}
+    is_wanted, is_whole = wanted.compiled(), True
+
+    def entries(record: StoredRecord) -> tuple[tuple[bytes, OpenLetter | Mark], ...]:
+        key = record.key or b""
+        try:
+            entry = read_entry(record) if key in known else None
+        except UndecodableLetter:
+            entry = None
+        if isinstance(entry, Letter):
+            bare = replace(entry, value=b"")
+            size = len(record.value)
+            return ((key, OpenLetter(bare, record.offset, record.timestamp_ms, size)),)
+        return () if entry is None else ((key, entry),)
+
+    def take(piece: Sequence[tuple[bytes, OpenLetter | Mark]]) -> bool:
+        nonlocal is_whole
+        for key, entry in piece:
+            if isinstance(entry, Mark):
+                known[key].take(entry)
+                continue
+            is_meant = (
+                known[key].take(entry.letter)
+                and (below is None or entry.offset < below)
+                and entry.letter.incarnation == lives[key]
+                and is_wanted(entry.letter)
+            )
+            if is_meant and not found(entry):
+                is_whole = False
+                return False
+        is_whole = sum(map(len, known.values())) <= ENTRIES_MAX
+        return is_whole
+
+    try:
+        with trio.fail_after(timeout_s):
+            bounds = (place.partition, place.start, place.end)
+            await read_backwards(log, topic, *bounds, entries, take)
+    except UnknownTopic:
+        return True
+    except trio.TooSlowError as error:
+        if not any(known.values()):
+            raise _silent(log) from error
+        return False
+    return is_whole
 
 
 class LetterBox:
@@ -62,16 +140,10 @@ class LetterBox:
         """Find the partition with the letters; None while the group has no dead-letter topic in the
         log.
         """
-        try:
-            with trio.fail_after(_ANSWER_TIMEOUT_S):
-                ends = await self.log.positions(self.topic, LATEST)
-                starts = await self.log.positions(self.topic, EARLIEST)
-        except UnknownTopic:
+        places = await places_of(self.log, self.topic)
+        if not places:
             return None
-        except trio.TooSlowError as error:
-            raise self._silent() from error
-        partition = partition_of(self._subscription.encode(), len(ends))
-        return LetterPlace(partition, starts.get(partition, 0), ends[partition])
+        return places[partition_of(self._subscription.encode(), len(places))]
 
     async def search(
         self,
@@ -81,46 +153,14 @@ class LetterBox:
         below: int | None = None,
         timeout_s: float = SEARCH_TIMEOUT_S,
     ) -> bool:
-        """Call `found` with each matching open letter, newest first, until it returns False.
-
-        If `below` is given, only letters at offsets below it count. Returns True if all letters
-        were searched.
-        """
+        """Search the subscription's letters, as `search_letters`."""
         place = await self.place()
         if place is None:
             return True
-        known, is_wanted = OpenLetters(), wanted.compiled()
-        is_whole = True
-
-        def take(entries: Sequence[OpenLetter | Mark]) -> bool:
-            nonlocal is_whole
-            for entry in entries:
-                if isinstance(entry, Mark):
-                    known.take(entry)
-                    continue
-                is_meant = (
-                    known.take(entry.letter)
-                    and (below is None or entry.offset < below)
-                    and entry.letter.incarnation == self._incarnation
-                    and is_wanted(entry.letter)
-                )
-                if is_meant and not found(entry):
-                    is_whole = False
-                    return False
-            is_whole = len(known) <= ENTRIES_MAX
-            return is_whole
-
-        try:
-            with trio.fail_after(timeout_s):
-                bounds = (place.partition, place.start, place.end)
-                await read_backwards(self.log, self.topic, *bounds, self._entries, take)
-        except UnknownTopic:
-            return True
-        except trio.TooSlowError as error:
-            if not len(known):
-                raise self._silent() from error
-            return False
-        return is_whole
+        lives = {self._subscription.encode(): self._incarnation}
+        return await search_letters(
+            self.log, self.topic, place, lives, wanted, found, below=below, timeout_s=timeout_s
+        )
 
     async def read(self, held: OpenLetter) -> Letter | None:
         """Return an open letter with its message; None if no log holds the message any more."""
@@ -150,7 +190,7 @@ class LetterBox:
             with trio.fail_after(_ANSWER_TIMEOUT_S):
                 return await read_one(self.log, topic, partition, offset)
         except trio.TooSlowError as error:
-            raise self._silent() from error
+            raise _silent(self.log) from error
 
     async def close(self, mark: Mark) -> None:
         """Close the letters that the mark names."""
@@ -162,22 +202,11 @@ class LetterBox:
         if not isinstance(outcome, Stored):
             raise LogUnavailable(outcome.reason)
 
-    def _entries(self, record: StoredRecord) -> tuple[OpenLetter | Mark, ...]:
-        if record.key != self._subscription.encode():
-            return ()
-        try:
-            entry = read_entry(record)
-        except UndecodableLetter:
-            return ()
-        if isinstance(entry, Mark):
-            return (entry,)
-        bare = replace(entry, value=b"")
-        return (OpenLetter(bare, record.offset, record.timestamp_ms, len(record.value)),)
 
-    def _silent(self) -> LogUnavailable:
-        return LogUnavailable(
-            f"the log of datacentre {self.log.dc} did not answer within {_ANSWER_TIMEOUT_S:g} s"
-        )
+def _silent(log: Log) -> LogUnavailable:
+    return LogUnavailable(
+        f"the log of datacentre {log.dc} did not answer within {_ANSWER_TIMEOUT_S:g} s"
+    )
 
 
 def letter_in(record: StoredRecord) -> Letter | None:

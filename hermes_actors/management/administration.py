@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from hermes_actors.config import Config
 from hermes_actors.coordination.room import OwnershipLimits
 from hermes_actors.coordination.view import Coordination
+from hermes_actors.fallback.spool.spool import Spool
 from hermes_actors.log.base import Log
 from hermes_actors.management.access.mode import AccessMode
 from hermes_actors.management.access.roles import (
@@ -41,6 +42,7 @@ from hermes_actors.management.queries.queries import Queries
 from hermes_actors.management.status.health import NodeHealth
 from hermes_actors.management.status.overview import Overview
 from hermes_actors.management.status.statuses import Statuses
+from hermes_actors.metadata.keys import key
 from hermes_actors.metadata.registry import Metadata
 from hermes_actors.runtime.clock import Clock, IdSource
 from hermes_actors.runtime.workers import WorkerPool
@@ -61,6 +63,7 @@ class ClusterView:
     dead letters too. `status`: the fold of the nodes' status records; without it there are no
     metrics. `tracking`: finds messages. `coordinations`: the coordination logs that this node
     follows, by datacentre. `propose_plan`: asks the planner what it would change now.
+    `spool`: this node's spool.
     """
 
     datacenters: Sequence[str] = ()
@@ -69,6 +72,7 @@ class ClusterView:
     tracking: TrackingFollowing | None = None
     coordinations: Mapping[str, Coordination] = field(default_factory=dict)
     propose_plan: ProposePlan | None = None
+    spool: Callable[[], Spool | None] = field(default=lambda: None)
 
 
 class Administration:
@@ -121,7 +125,6 @@ class Administration:
         self.trials = Trials(self.topics, self.subscriptions, try_push, place)
         self.oauth_providers = OAuthProviders(metadata, changes, guard)
         self.previews = MessagePreviews(self.topics, log, reader)
-        self.tracking = MessageTracking(metadata, self.subscriptions, view.tracking)
         self.workload_constraints = WorkloadConstraints(metadata, changes)
         balancer = config.consumers.balancer
         limits = OwnershipLimits(balancer.tasks_per_node_max, balancer.consumers_per_subscription)
@@ -133,8 +136,17 @@ class Administration:
         self.readiness = DatacenterReadiness(metadata, changes, view.datacenters)
         logs = Logs((log, *view.remote_logs))
         letters = Letters(logs, metadata.namespace)
-        self.dead_letters = DeadLetters(letters, self.subscriptions, clock, reader)
-        self.mode = AccessMode()
+        self.tracking = MessageTracking(
+            metadata,
+            self.subscriptions,
+            letters,
+            view.tracking,
+            view.status or StatusFold(),
+            view.spool,
+            config.node,
+        )
+        self.dead_letters = DeadLetters(letters, changes, self.subscriptions, clock, reader)
+        self.mode = AccessMode(metadata, key("mode", metadata.dc, config.node))
         placements = Placements(metadata, view.coordinations, limits)
         self.statuses = Statuses(metadata, self.subscriptions, view.status, clock, placements)
         self.overview = Overview(metadata, self.statuses)

@@ -1,9 +1,9 @@
 """The management REST API as one ASGI app, for a server on either loop."""
 
 from collections.abc import Awaitable, Callable, Sequence
-from functools import cache, partial
+from functools import partial
 
-from litestar import Litestar, get
+from litestar import Litestar, Response, get
 from litestar.exceptions import HTTPException
 from litestar.handlers import HTTPRouteHandler
 
@@ -11,11 +11,11 @@ from hermes_actors.config import Config
 from hermes_actors.errors import HermesError
 from hermes_actors.management.administration import Administration
 from hermes_actors.management.http.answers import (
+    JSON,
     Answer,
     AnyRequest,
     AsgiApp,
     WireRules,
-    json_answer,
     on_fault,
     on_hermes_error,
     on_http_error,
@@ -84,11 +84,12 @@ def build_app(
         *probe_routes(parts.health, metrics),
     ]
 
-    described = cache(partial(document, routes))
+    # Now: later it would hold the loop.
+    described = document(routes)
 
-    @get("/openapi.json", include_in_schema=False, sync_to_thread=True)
-    def openapi() -> Answer:
-        return json_answer(described())
+    @get("/openapi.json", include_in_schema=False)
+    async def openapi() -> Answer:
+        return Response(described, media_type=JSON)
 
     app = _litestar([*routes, openapi], gate.check)
     hosts = Hosts([management.host, config.node, *management.allowed_hosts])

@@ -56,32 +56,24 @@ class Changes:
                 return
         raise contended()
 
-    async def store(self, key: str, body: bytes, is_kept: Callable[[], bool]) -> bool:
-        """Store a body under a key that only this node's kind of change has; True when there was
-        none. One for which `is_kept` stays as it is. Raises as `make`.
+    async def store(
+        self, key: str, body: bytes | None, is_kept: Callable[[], bool] = lambda: False
+    ) -> bool:
+        """Store a body under a key of `Catalog.others`, or delete it (None). Return whether the key
+        had one; if it had and `is_kept()`, it stays as it is. Raises as `make`.
         """
-        is_new = False
-
-        def decide() -> Change | None:
-            nonlocal is_new
-            register = self._metadata.catalog.others.get(key)
-            is_new = register is None
-            if register is None:
-                return put(key, body, Absent(key))
-            return None if is_kept() else put(key, body, StampIs(key, register.stamp))
-
-        await self.make(decide)
-        return is_new
-
-    async def clear(self, key: str) -> bool:
-        """Delete what is stored under the key; False when nothing is. Raises as `make`."""
         was_there = False
 
         def decide() -> Change | None:
             nonlocal was_there
             register = self._metadata.catalog.others.get(key)
             was_there = register is not None
-            return None if register is None else delete(key, StampIs(key, register.stamp))
+            if register is None:
+                return None if body is None else put(key, body, Absent(key))
+            is_same = StampIs(key, register.stamp)
+            if body is None:
+                return delete(key, is_same)
+            return None if is_kept() else put(key, body, is_same)
 
         await self.make(decide)
         return was_there

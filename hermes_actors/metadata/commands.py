@@ -10,7 +10,7 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta, Struct
 
-from hermes_actors.model.record import Record
+from hermes_actors.model.record import Headers, Record
 from hermes_actors.model.redaction import hidden_bytes, redacted
 
 VERSION = 1
@@ -188,10 +188,12 @@ def to_command(change: Change, command_id: str, seen: Seen) -> Put | Delete:
     return Put(command_id, change.key, change.body, change.preconditions, seen)
 
 
-def encode(command: Command, timestamp_ms: int) -> Record:
-    """Encode the command as a record; the record's key is only informative."""
+def encode(command: Command, timestamp_ms: int, headers: Headers = ()) -> Record:
+    """Encode the command as a record; the record's key is only informative, and the fold ignores
+    the headers.
+    """
     key = "" if isinstance(command, LogCreated) else command.key
-    return Record(key.encode(), _encoder.encode(command), (), timestamp_ms)
+    return Record(key.encode(), _encoder.encode(command), headers, timestamp_ms)
 
 
 def decode(value: bytes) -> Command:

@@ -1,5 +1,5 @@
-"""Deletes the registers of ended incarnations of subscriptions: re-drives, retransmissions,
-activations.
+"""Deletes the registers of ended incarnations of subscriptions: re-drives, expiries,
+retransmissions, activations.
 """
 
 from collections.abc import Callable
@@ -7,7 +7,7 @@ from collections.abc import Callable
 from hermes_actors.metadata.catalog import Catalog
 from hermes_actors.metadata.commands import Absent, Alive, Change, StampIs, delete
 from hermes_actors.metadata.keys import activation_key, life_of, parse_key, subscription_key
-from hermes_actors.metadata.redrives import REDRIVE
+from hermes_actors.metadata.redrives import EXPIRY, REDRIVE
 from hermes_actors.metadata.state import Register
 from hermes_actors.model.names import SubscriptionName
 
@@ -15,14 +15,15 @@ RegisterOf = Callable[[str], Register | None]
 
 
 def left_behind(catalog: Catalog, register_of: RegisterOf, count_max: int) -> list[Change]:
-    """Return deletions for re-drives and retransmissions of incarnations that are certainly over,
+    """Return deletions for orders and retransmissions of incarnations that are certainly over,
     at most `count_max`.
 
     Each incarnation has separate keys, so a deletion cannot hit a register of a later one.
     """
-    redrives = [key for key in sorted(catalog.others) if key.startswith(f"{REDRIVE}/")]
+    orders = (f"{REDRIVE}/", f"{EXPIRY}/")
+    letters = [key for key in sorted(catalog.others) if key.startswith(orders)]
     changes: list[Change] = []
-    for key in (*catalog.seek_keys(), *redrives):
+    for key in (*catalog.seek_keys(), *letters):
         if len(changes) == count_max:
             break
         life, register = life_of(parse_key(key)), register_of(key)

@@ -7,6 +7,7 @@ import trio
 
 from hermes_actors.errors import ErrorCode, Refused, Unavailable
 from hermes_actors.log.base import Log, Stored, UnknownRecord
+from hermes_actors.metadata.audit import Author, author_header
 from hermes_actors.metadata.commands import (
     RECORD_BYTES_MAX,
     Change,
@@ -17,7 +18,7 @@ from hermes_actors.metadata.commands import (
     to_command,
 )
 from hermes_actors.metadata.state import MetadataState
-from hermes_actors.model.record import Record
+from hermes_actors.model.record import Headers, Record
 from hermes_actors.model.topic import Ack
 from hermes_actors.runtime.backoff import Backoff
 from hermes_actors.runtime.clock import Clock
@@ -60,11 +61,13 @@ class PendingChanges:
         self,
         change: Change,
         command_id: str,
+        author: Author,
         timeout_s: float,
         folded: Callable[[], MetadataState | None],
     ) -> ChangeOutcome:
         """As `Metadata.change`; `folded` returns the state, or None before the first fold."""
-        self._record(change, command_id, MetadataState())
+        headers = (author_header(author),)
+        self._record(change, command_id, MetadataState(), headers)
         if command_id in self._pending:
             raise Unavailable(f"a change with the command id {command_id} is under way already")
         if len(self._pending) >= self._pending_max:
@@ -75,7 +78,7 @@ class PendingChanges:
         pending = self._pending[command_id] = _PendingChange()
         try:
             with trio.move_on_after(timeout_s):
-                await self._carry_out(change, command_id, pending, folded)
+                await self._carry_out(change, command_id, headers, pending, folded)
         finally:
             del self._pending[command_id]
         if pending.outcome is not None:
@@ -108,6 +111,7 @@ class PendingChanges:
         self,
         change: Change,
         command_id: str,
+        headers: Headers,
         pending: _PendingChange,
         folded: Callable[[], MetadataState | None],
     ) -> None:
@@ -119,7 +123,8 @@ class PendingChanges:
                 if first is not None:
                     self.complete(command_id, first)
                     return
-                if await self._append(self._record(change, command_id, state), pending):
+                record = self._record(change, command_id, state, headers)
+                if await self._append(record, pending):
                     await pending.is_done.wait()
                     return
             with trio.move_on_after(backoff.next_s()):
@@ -135,8 +140,11 @@ class PendingChanges:
         pending.trouble = outcome.reason
         return False
 
-    def _record(self, change: Change, command_id: str, state: MetadataState) -> Record:
-        record = encode(to_command(change, command_id, state.seen), self._clock.now_ms())
+    def _record(
+        self, change: Change, command_id: str, state: MetadataState, headers: Headers
+    ) -> Record:
+        command = to_command(change, command_id, state.seen)
+        record = encode(command, self._clock.now_ms(), headers)
         # Check now: waiting for a command that nobody can decode, or no log accepts, would be in
         # vain.
         try:

@@ -18,6 +18,7 @@ from hermes_actors.model.dead_letter import LetterFilter
 from hermes_actors.model.names import REDRIVE_SUFFIX, SubscriptionName
 
 REDRIVE = "redrive"
+EXPIRY = "expiry"
 
 
 class LetterRange(Struct, frozen=True):
@@ -62,6 +63,15 @@ class Redrive(Struct, frozen=True, rename="camel", omit_defaults=True):
         """Return this re-drive cancelled: its datacentres are kept, its ranges removed."""
         cancellation = Cancellation(at_ms, caller, tuple(self.datacenters))
         return msgspec.structs.replace(self, ranges={}, cancelled=cancellation)
+
+
+class Expiry(Struct, frozen=True, rename="camel"):
+    """The last request to close letters of a subscription, kept for the audit trail only: the node
+    that writes it closes them.
+    """
+
+    requested_at_ms: int
+    letters: LetterFilter
 
 
 class RedriveProgress(Struct, omit_defaults=True):

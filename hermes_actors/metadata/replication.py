@@ -112,7 +112,11 @@ class Replicator:
         await self._tail.follow(max(self._state.position, start), self._copy_batch)
 
     async def _copy_batch(self, batch: Sequence[StoredRecord]) -> None:
-        await self._append([copy for each in batch for copy in self._fold(each)])
+        now_ms = self._clock.now_ms()
+        # A copy has the author of its original.
+        await self._append(
+            [encode(copy, now_ms, each.headers) for each in batch for copy in self._fold(each)]
+        )
         # Comparing before the whole source is read would miss things.
         is_behind = self._state.position < self._settled_below
         if not is_behind and trio.current_time() >= self._compare_at_s:
@@ -150,9 +154,8 @@ class Replicator:
             origin_offset=origin_offset,
         )
 
-    async def _append(self, copies: list[Copy]) -> None:
+    async def _append(self, records: list[Record]) -> None:
         """Append all in order, however long it takes. A repeated copy has no effect."""
-        records = [encode(copy, self._clock.now_ms()) for copy in copies]
         while records:
             batch = _first_batch(records)
             outcomes = await self._own.log.append(self._own.topic, 0, batch, Ack.ALL)
@@ -188,7 +191,8 @@ class Replicator:
         self.resent += len(missing)
         # Everything that the source accepted up to here has been copied, or is in `missing`.
         reached = own.state.copied.get((state.dc, state.log_id), -1)
-        await self._append([self._copy(register, reached) for register in missing])
+        now_ms = self._clock.now_ms()
+        await self._append([encode(self._copy(each, reached), now_ms) for each in missing])
 
 
 def _first_batch(records: list[Record]) -> list[Record]:

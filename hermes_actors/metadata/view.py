@@ -7,8 +7,9 @@ import trio
 from msgspec import Struct
 
 from hermes_actors.log.base import Log
+from hermes_actors.metadata.audit import BROKER, Author, log_change, present_author
 from hermes_actors.metadata.catalog import Catalog, CatalogChange
-from hermes_actors.metadata.commands import METADATA_TOPIC, Change, ChangeOutcome
+from hermes_actors.metadata.commands import METADATA_TOPIC, Accepted, Change, ChangeOutcome
 from hermes_actors.metadata.keys import topic_key
 from hermes_actors.metadata.pending import PendingChanges
 from hermes_actors.metadata.state import Folded, MetadataState, Register
@@ -38,7 +39,8 @@ class Metadata:
 
     `catalog` is always readable, empty before the first fold, and always the same object.
     `standins` is the metadata of other datacentres: until the own log can be read for the first
-    time, the catalog shows the first stand-in that is current, so that a node can start.
+    time, the catalog shows the first stand-in that is current, so that a node can start. `node` is
+    the name of this node.
     """
 
     def __init__(
@@ -49,6 +51,7 @@ class Metadata:
         ids: IdSource,
         rng: random.Random,
         namespace: str = "",
+        node: str = "",
         standins: "tuple[Metadata, ...]" = (),
         pending_max: int = 1_000,
     ) -> None:
@@ -60,6 +63,7 @@ class Metadata:
         self.clock = clock
         self.ids = ids
         self.rng = rng
+        self._broker = Author(BROKER, node)
         self._state = MetadataState()
         self._is_installed = False
         # By datacentre: what the own log may lack of its changes, and until when the node waits for
@@ -198,15 +202,24 @@ class Metadata:
         """Append the change and wait until the own fold has reached it. Returns Accepted or
         Rejected.
 
-        When it returns, `catalog` shows the outcome. To repeat a change safely after
-        OutcomeUnknown, pass its `command_id`. Raises Refused (the log will never accept it: too
-        large or invalid), OutcomeUnknown after `timeout_s`, or Unavailable if nothing was stored.
+        The record names the author: the present one, or else this node. When it returns, `catalog`
+        shows the outcome. To repeat a change safely after OutcomeUnknown, pass its `command_id`.
+        Raises Refused (the log will never accept it: too large or invalid), OutcomeUnknown after
+        `timeout_s`, or Unavailable if nothing was stored.
         """
         if command_id is None:
             command_id = self.ids.message_id()
-        return await self._pending.change(
-            change, command_id, timeout_s, lambda: self._state if self._is_installed else None
+        author, before = present_author() or self._broker, self.register(change.key)
+        outcome = await self._pending.change(
+            change,
+            command_id,
+            author,
+            timeout_s,
+            lambda: self._state if self._is_installed else None,
         )
+        if isinstance(outcome, Accepted):
+            log_change(author, change.key, None if before is None else before.body, change.body)
+        return outcome
 
     def watch(self) -> Watch:
         """Watch the whole state as changes, then each difference. Close it, or use `with`."""

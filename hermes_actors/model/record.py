@@ -6,6 +6,7 @@ from msgspec import Struct
 
 Partition = NewType("Partition", int)
 Offset = NewType("Offset", int)
+Headers = tuple[tuple[str, bytes], ...]
 
 
 class Record(Struct, frozen=True, gc=False):
@@ -13,7 +14,7 @@ class Record(Struct, frozen=True, gc=False):
 
     key: bytes | None
     value: bytes
-    headers: tuple[tuple[str, bytes], ...]
+    headers: Headers
     timestamp_ms: int
 
     @property
@@ -38,7 +39,7 @@ class StoredRecord(Struct, frozen=True, gc=False):
     timestamp_ms: int
     key: bytes | None
     value: bytes
-    headers: tuple[tuple[str, bytes], ...]
+    headers: Headers
     origin: str = ""
     is_tombstone: bool = False
 

@@ -1,6 +1,7 @@
 """Shows values that hold secrets without the secrets, in logs, crash reports and assertions."""
 
 import re
+from typing import Any
 
 import msgspec
 from msgspec import Struct
@@ -18,6 +19,11 @@ _SECRET_HEADER = re.compile(
     r"authorization|authentication|cookie|credential|key|passw|passphrase|pwd|secret|session"
     r"|signature|token|jwt|(?:^|[-_.])(?:auth|pass|sid)(?:$|[-_.])",
     re.IGNORECASE,
+)
+
+# In metadata bodies: secrets of OAuth and signing, and a map that only a plug-in understands.
+_SECRET_FIELDS = frozenset(
+    {"password", "clientSecret", "secrets", "endpointAddressResolverMetadata"}
 )
 
 
@@ -41,6 +47,23 @@ def without_secrets(text: str, characters_max: int = 300) -> str:
     text = _USER_INFO_WITHIN.sub(f"//{HIDDEN}@", text)
     text = _QUERY.sub(rf"\1?{HIDDEN}", text)
     return _CREDENTIALS.sub(rf"\1 {HIDDEN}", text)[:characters_max]
+
+
+def without_secret_fields(value: Any) -> Any:
+    """Return the JSON value with masks for its secrets: in fields, fixed headers and URLs."""
+    if isinstance(value, dict):
+        has_secret = is_secret_header(str(value.get("name")))
+        return {
+            name: MASK
+            if each and (name in _SECRET_FIELDS or (has_secret and name == "value"))
+            else without_secret_fields(each)
+            for name, each in value.items()
+        }
+    if isinstance(value, list):
+        return [without_secret_fields(each) for each in value]
+    if isinstance(value, str):
+        return _QUERY.sub(rf"\1?{HIDDEN}", without_user_info(value))
+    return value
 
 
 def hidden_bytes(content: bytes | None) -> str:

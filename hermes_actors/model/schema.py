@@ -78,6 +78,19 @@ def framed_id(body: bytes) -> int | None:
     return int.from_bytes(body[1:FRAME_BYTES], "big")
 
 
+def seeming_kind(text: str) -> SchemaKind | None:
+    """The language that a schema seems to be written in, by its outermost words."""
+    try:
+        raw = msgspec.json.decode(text)
+    except (msgspec.DecodeError, RecursionError):
+        return None
+    if not isinstance(raw, dict):
+        return None
+    if raw.get("type") in ("record", "enum", "fixed"):
+        return SchemaKind.AVRO
+    return SchemaKind.JSON if raw.get("type") == "object" or "$schema" in raw else None
+
+
 def schema_id(schema: Schema, attempt: int = 0) -> int:
     """Return the id of a schema: from 1 to 2³¹ - 1, the same in every datacentre.
 

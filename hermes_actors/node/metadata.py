@@ -37,6 +37,7 @@ def start_metadata(
             clock=environment.clock,
             ids=environment.ids,
             rng=environment.split_rng(),
+            node=config.node,
             standins=standins,
         )
         control.start_task(f"registry {log.dc}", lambda stop: Registry(metadata).run(stop))

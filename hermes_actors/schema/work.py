@@ -7,7 +7,7 @@ from functools import lru_cache
 from typing import Any
 
 from hermes_actors.errors import ErrorCode, Refused
-from hermes_actors.model.schema import Schema, SchemaKind
+from hermes_actors.model.schema import Schema, SchemaKind, seeming_kind
 from hermes_actors.schema.avro import METADATA, AvroSchema, UndecodableAvro, avro_schema
 from hermes_actors.schema.avro_types import AvroTypes
 from hermes_actors.schema.compatibility import require_avro
@@ -26,6 +26,16 @@ MESSAGE_CPU_S = 0.5
 JSON_BYTES_MAX = 16_777_216
 """Maximum size of the JSON of an Avro body."""
 
+TO_AVRO = (
+    "create the topic with contentType AVRO, or turn it to AVRO: hermes topic update {topic} "
+    'contentType=AVRO migratedFromJsonType=true schema="$(cat FILE)"'
+)
+"""The way out for whoever has an Avro schema for a JSON topic."""
+
+_NO_AVRO = (
+    "This is a JSON Schema, and not an Avro schema. An AVRO topic takes Avro schemas only; for a "
+    'JSON topic the registry must be given "schemaType": "JSON" with it'
+)
 _CPU_S_A_BYTE = 200e-9
 Compiled = JsonSchema | AvroSchema
 
@@ -68,15 +78,28 @@ def message_cpu_s(body: bytes) -> float:
     return MESSAGE_CPU_S + min(len(body) * _CPU_S_A_BYTE, 2.0)
 
 
-def compiles(schema: Schema, of_topic: bool, needs_metadata: bool) -> None:
-    """Check a new schema. `of_topic`: messages will be written with it. `needs_metadata`: an Avro
-    schema must have the field that the broker fills in.
+def compiles(schema: Schema, topic: str, needs_metadata: bool) -> None:
+    """Check a new schema of a topic; "" for a subject of no topic. `needs_metadata`: an Avro schema
+    must have the field that the broker fills in.
     """
+    try:
+        _require_compiled(schema, topic, needs_metadata)
+    except Refused as error:
+        kind = seeming_kind(schema.text)
+        if kind is SchemaKind.JSON and schema.kind is SchemaKind.AVRO:
+            raise Refused(_NO_AVRO, ErrorCode.FORMAT_ERROR) from error
+        if kind is SchemaKind.AVRO and schema.kind is SchemaKind.JSON and topic:
+            lacks = f"This is an Avro schema, and topic {topic} is JSON: it takes JSON Schema; "
+            raise Refused(lacks + TO_AVRO.format(topic=topic), ErrorCode.FORMAT_ERROR) from error
+        raise
+
+
+def _require_compiled(schema: Schema, topic: str, needs_metadata: bool) -> None:
     if schema.kind is SchemaKind.JSON:
         JsonSchema(schema.text)
         return
     require_avro(schema.text)
-    if of_topic and not avro_schema(schema.text).has_metadata and needs_metadata:
+    if topic and not avro_schema(schema.text).has_metadata and needs_metadata:
         raise Refused(
             f"the schema needs a field {METADATA}, which the broker fills in: "
             '{"name": "__metadata", "type": ["null", {"type": "map", "values": "string"}], '

@@ -18,7 +18,7 @@ from typer.testing import Result
 FOLDER = Path(__file__).parent / "transcripts"
 ANSWER = re.compile(r"((?:GET|POST|PUT|DELETE) \S+) -> (\d+) ?(.*)")
 
-SHOWN = ("partition-key", "trace-id")
+SHOWN = ("hermes-change-reason", "partition-key", "trace-id")
 VARYING = {
     r" in [0-9.]+ s \([0-9]+/s\)": " in S s",
     r"; latency .*": "; latency",

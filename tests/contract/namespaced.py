@@ -3,6 +3,8 @@
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 
+from msgspec.structs import replace
+
 from hermes_actors.log.base import (
     Commit,
     Edge,
@@ -40,7 +42,7 @@ class NamespacedLog:
     @asynccontextmanager
     async def reader(self, topic: str, positions: Mapping[int, int]) -> AsyncIterator[Reader]:
         async with self.log.reader(self.full(topic), positions) as reader:
-            yield NamespacedReader(reader, topic)
+            yield NamespacedReader(reader, self.dc, topic)
 
     async def positions(self, topic: str, at: Edge | int) -> dict[int, int]:
         return await self.log.positions(self.full(topic), at)
@@ -82,8 +84,9 @@ class NamespacedTopics:
 
 
 class NamespacedReader:
-    def __init__(self, reader: Reader, topic: str) -> None:
+    def __init__(self, reader: Reader, dc: str, topic: str) -> None:
         self._reader = reader
+        self._dc = dc
         self._topic = topic
 
     @property
@@ -92,11 +95,12 @@ class NamespacedReader:
 
     async def next_batch(self, records_max: int, bytes_max: int) -> Sequence[StoredRecord]:
         try:
-            return await self._reader.next_batch(records_max, bytes_max)
+            batch = await self._reader.next_batch(records_max, bytes_max)
         except OffsetOutOfRange as error:
             raise OffsetOutOfRange(
                 self._topic, error.partition, error.position, error.start, error.end
             ) from error
+        return [replace(each, origin=f"{self._dc}:{self._topic}") for each in batch]
 
     def position(self, partition: int) -> int:
         return self._reader.position(partition)

@@ -45,7 +45,7 @@ async def test_messages_and_schemas_are_checked_in_a_worker(ask):
     with pytest.raises(Refused, match=r"Invalid message: \[1\] must be an integer, not a string"):
         await ask(takes, NUMBERS, b'[1, "x"]')
     with pytest.raises(Refused) as malformed:
-        await ask(compiles, Schema(SchemaKind.JSON, '{"type": "strin"}'), True, False)
+        await ask(compiles, Schema(SchemaKind.JSON, '{"type": "strin"}'), "a.b", False)
     assert malformed.value.code is ErrorCode.FORMAT_ERROR
     anything = Schema(SchemaKind.JSON, "{}")
     assert await ask(disagreements, Compatibility.BACKWARD, anything, {1: NUMBERS}) == []

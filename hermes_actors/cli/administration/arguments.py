@@ -62,6 +62,20 @@ TopicArgument = Annotated[
         autocompletion=completed("topic"),
     ),
 ]
+AnyTopicArgument = Annotated[
+    str | None,
+    typer.Argument(
+        metavar="[TOPIC]", help="Of this topic; else of all.", autocompletion=completed("topic")
+    ),
+]
+AnySubscriptionArgument = Annotated[
+    str | None,
+    typer.Argument(
+        metavar="[SUBSCRIPTION]",
+        help="Of this one of the topic.",
+        autocompletion=completed("subscription"),
+    ),
+]
 GroupArgument = Annotated[
     str,
     typer.Argument(metavar="GROUP", help="for example shop", autocompletion=completed("group")),

@@ -35,6 +35,16 @@ def _options(
     ] = MANAGEMENT_URL_DEFAULT,
     output: OutputOption = Output.TABLE,
     json: JsonOption = False,
+    change_reason: Annotated[
+        str | None,
+        typer.Option(
+            "--reason",
+            "--change-reason",
+            metavar="TEXT",
+            envvar="HERMES_CHANGE_REASON",
+            help="Why you change something, for the record.",
+        ),
+    ] = None,
 ) -> None: ...
 
 
@@ -43,7 +53,11 @@ class ManagementCommand(PlainCommand):
 
     def __init__(self, *args: Any, **attrs: Any) -> None:
         super().__init__(*args, **attrs)
-        self.params += [*added_options(_options), *credential_options()]
+        own = {name for param in self.params for name in param.opts}
+        for option in (*added_options(_options), *credential_options()):
+            # Some have another `--reason`.
+            option.opts = [name for name in option.opts if name not in own]
+            self.params.append(option)
 
     def invoke(self, ctx: Any) -> Any:
         """Run the command."""

@@ -15,7 +15,7 @@ from hermes_actors.cli.command_line.credentials import (
     tls_context,
 )
 from hermes_actors.cli.command_line.failures import CommandFailed, UsageWrong
-from hermes_actors.cli.command_line.options import MANAGEMENT_URL_DEFAULT
+from hermes_actors.cli.command_line.options import MANAGEMENT_URL_DEFAULT, given
 from hermes_actors.model.endpoints import is_loopback
 from hermes_actors.runtime.network_causes import tls_cause
 
@@ -69,12 +69,16 @@ class ManagementClient:
         self._timeout_s = timeout_s
         self._url = checked_url(url, "--management", MANAGEMENT_URL_DEFAULT)
         shown = authorization(asks=asks)
+        headers = {b"Authorization": shown.encode()} if shown else {}
+        if reason := given("change_reason"):
+            text = " ".join(reason.split())
+            headers[b"Hermes-Change-Reason"] = text.encode("utf-8", "replace")
         self._client = httpx.Client(
             timeout=timeout_s,
             trust_env=not is_loopback(urlsplit(self._url).hostname or ""),
             # Loading whom the machine trusts takes longer than a plain request.
             verify=tls_context() or self._url.startswith("https:"),
-            headers={"Authorization": shown} if shown else None,
+            headers=headers,
         )
 
     def __enter__(self) -> Self:

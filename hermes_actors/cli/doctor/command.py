@@ -1,5 +1,6 @@
 """`hermes doctor`: all checks of one node, side by side, each for a bounded time."""
 
+import logging
 import os
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from functools import partial
@@ -64,7 +65,8 @@ def doctor(
 
     Run it on the node's machine, as the node's user. It looks at the configuration,
     files, disks, the running node and the certificates that it serves, Kafka, clocks,
-    the schema registry and the collector. Exit code 0: nothing has failed, 1: something has.
+    the schema registry and the collector. Exit code 0: nothing has failed, 1: something has,
+    or nothing was looked at.
     """
     if file and option:
         raise UsageWrong("the configuration is named twice: leave out CONFIG or --config")
@@ -73,7 +75,7 @@ def doctor(
         config = configuration.load(file or option, os.environ)
         found = [_source(config, file or option)]
         found += [finding(WARN, "start", "plain listeners", each) for each in exposures(config)]
-        found += guest.run(_look, config, timeout_s)
+        found += guest.run(_look, config, timeout_s, bool(file or option))
         named = {"dc": config.dc, "node": config.node}
     except ConfigError as error:
         found = [finding(FAIL, "config", "configuration", error.message)]
@@ -94,9 +96,23 @@ def _source(config: Config, file: Path | None) -> Finding:
     return finding(OK, "config", about, f"{file or 'HERMES_… variables'}: valid")
 
 
-async def _look(config: Config, timeout_s: float) -> list[Finding]:
+class _Warnings(logging.Handler):
+    """Turns logged warnings, which a node would also log at its start, into findings."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.WARNING)
+        self.found: list[Finding] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Add a finding."""
+        self.found.append(finding(WARN, "start", "warned of", record.getMessage()))
+
+
+async def _look(config: Config, timeout_s: float, is_named: bool) -> list[Finding]:
     """Run all checks; the findings are in the order of the checks."""
-    checks = list(_checks(config, timeout_s))
+    warnings = _Warnings()
+    logging.getLogger("hermes_actors").addHandler(warnings)
+    checks = list(_checks(config, timeout_s, is_named))
     found: list[list[Finding]] = [[] for _ in checks]
 
     async def run(place: list[Finding], check: str, about: str, look: Look) -> None:
@@ -114,20 +130,25 @@ async def _look(config: Config, timeout_s: float) -> list[Finding]:
     async with trio.open_nursery() as nursery:
         for place, check in zip(found, checks, strict=True):
             nursery.start_soon(run, place, *check)
-    return [each for place in found for each in place]
+    logging.getLogger("hermes_actors").removeHandler(warnings)
+    return [each for place in (*found, warnings.found) for each in place]
 
 
-def _checks(config: Config, timeout_s: float) -> Iterator[tuple[str, str, Look]]:
+def _checks(config: Config, timeout_s: float, is_named: bool) -> Iterator[tuple[str, str, Look]]:
     """Each check with the words for its failure."""
     clock = SystemClock()
     now_ms = clock.now_ms()
     yield "files", "the node's files and folders", partial(_look_at_machine, config, now_ms)
-    yield "node", "the node's ports", partial(look_at_node, config, 0.8 * timeout_s, now_ms)
+    registries = config.schema.urls if config.schema.registry == "http" else ()
+    collectors = telemetry_settings(os.environ).collectors
+    is_all = not (is_named or config.kafka.clusters or registries or collectors)
+    node = partial(look_at_node, config, 0.8 * timeout_s, now_ms, is_all=is_all)
+    yield "node", "the node's ports", node
     for dc in config.kafka.clusters:
         yield "kafka", f"Kafka of {dc}", partial(look_at_kafka, config, dc, clock, timeout_s)
-    for url in config.schema.urls if config.schema.registry == "http" else ():
+    for url in registries:
         yield "registry", "schema.urls", partial(look_at_registry, config, url)
-    for signal, (host, port) in telemetry_settings(os.environ).collectors.items():
+    for signal, (host, port) in collectors.items():
         look = partial(look_at_collector, signal, host, port, 0.8 * timeout_s)
         yield "telemetry", f"{signal} to {host}:{port}", look
 

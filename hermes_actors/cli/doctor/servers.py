@@ -44,8 +44,10 @@ class NodeSeen(Struct, rename="camel"):
     dependencies: list[_DependencySeen]
 
 
-async def look_at_node(config: Config, timeout_s: float, now_ms: int) -> list[Finding]:
-    """How the node of this configuration fares, if it runs here."""
+async def look_at_node(
+    config: Config, timeout_s: float, now_ms: int, *, is_all: bool
+) -> list[Finding]:
+    """Check the node of this configuration, if it runs here; `is_all`: nothing else is checked."""
     listening = list(ports(config))
     main = listening[0]
     about = f"{main.setting} {main.host}:{main.number}"
@@ -62,7 +64,9 @@ async def look_at_node(config: Config, timeout_s: float, now_ms: int) -> list[Fi
         seen = msgspec.json.decode(answer.content, type=NodeSeen)
     except httpx.ConnectError:
         text = "no node runs here, so none was looked at; start it, or name its configuration"
-        return [finding(WARN, "node", about, text)]
+        if is_all:
+            text = "no node runs here, and no file is named: nothing was looked at; name its file"
+        return [finding(FAIL if is_all else WARN, "node", about, text)]
     except (httpx.HTTPError, trio.TooSlowError, msgspec.MsgspecError) as error:
         if main.certificate_file and config.frontend.tls.client_auth == "required":
             text = "answers only who shows a certificate; ask its /status/details with one"

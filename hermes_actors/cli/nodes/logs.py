@@ -5,7 +5,7 @@ import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import TextIO
+from typing import Any, TextIO
 
 from hermes_actors.config import LogConfig
 from hermes_actors.model.moments import iso_ms
@@ -38,7 +38,7 @@ class Lines(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         """The line."""
         dc, node = _where.get(self._process)
-        line = {
+        line: dict[str, Any] = {
             "time": iso_ms(round(1_000 * record.created)),
             "level": record.levelname,
             "dc": dc,
@@ -46,15 +46,18 @@ class Lines(logging.Formatter):
             "logger": record.name,
             "message": record.getMessage(),
         }
+        # An audit's line has it: who, before, after.
+        change = getattr(record, "change", None)
         exception = self.formatException(record.exc_info) if record.exc_info else ""
         if self._is_json:
             # Tracing has put the ids there.
             for name in ("trace_id", "span_id"):
                 line[name] = getattr(record, name, "")
-            line["exception"] = exception
+            line |= {"change": change, "exception": exception}
             known = {name: text for name, text in line.items() if text}
             return json.dumps(known, ensure_ascii=False)
-        text = " ".join(filter(None, line.values()))
+        shown = json.dumps(change, ensure_ascii=False) if change else ""
+        text = " ".join(filter(None, (*line.values(), shown)))
         return f"{text}\n{exception}" if exception else text
 
 

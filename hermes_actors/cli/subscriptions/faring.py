@@ -7,9 +7,9 @@ from typing import Annotated
 import typer
 
 from hermes_actors.cli.administration.arguments import (
+    AnyTopicArgument,
     SubscriptionArgument,
     TopicArgument,
-    completed,
 )
 from hermes_actors.cli.administration.resource import subscription_path
 from hermes_actors.cli.command_line.failures import CommandFailed, UsageWrong
@@ -42,14 +42,7 @@ app = typer.Typer()
     name="list",
 )
 def list_subscriptions(
-    topic: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="[TOPIC]",
-            help="Of this topic; else of all.",
-            autocompletion=completed("topic"),
-        ),
-    ] = None,
+    topic: AnyTopicArgument = None,
     unhealthy: Annotated[
         bool, typer.Option("--unhealthy", help="Only those with problems.")
     ] = False,

@@ -52,24 +52,30 @@ def read_spool(folder: Path) -> SpoolContent:
             spooled.size_bytes += size_bytes
             spooled.oldest_ms = min(spooled.oldest_ms, entry.spooled_at_ms)
     listed = sorted(topics.values(), key=lambda each: each.topic)
-    sizes = disk.sizes()
     return SpoolContent(
         folder=str(folder),
         pid=holder_of(folder / LOCK_NAME),
         entries=sum(each.entries for each in listed),
         size_bytes=sum(each.size_bytes for each in listed),
-        disk_bytes=sum(sizes.values()),
+        disk_bytes=sum(disk.sizes().values()),
         oldest_ms=min((each.oldest_ms for each in listed), default=None),
         topics=listed,
-        set_aside=_count_set_aside(disk) if SET_ASIDE in sizes else {},
+        set_aside=_count_set_aside(folder),
         damaged=damaged,
     )
 
 
-def _count_set_aside(disk: SpoolDisk) -> dict[str, int]:
+class _SetAside(Struct):
+    reason: str
+
+
+def _count_set_aside(folder: Path) -> dict[str, int]:
     counts: Counter[str] = Counter()
-    for line in disk.read(SET_ASIDE).splitlines():
-        # A crash may have cut a line short.
-        with suppress(msgspec.DecodeError):
-            counts[msgspec.json.decode(line)["reason"]] += 1
+    decoder = msgspec.json.Decoder(_SetAside)
+    # Line by line: the file may be as large as the spool.
+    with suppress(FileNotFoundError), (folder / SET_ASIDE).open("rb") as lines:
+        for line in lines:
+            # A crash may have cut a line short.
+            with suppress(msgspec.DecodeError):
+                counts[decoder.decode(line).reason] += 1
     return dict(sorted(counts.items()))

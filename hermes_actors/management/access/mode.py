@@ -1,10 +1,18 @@
 """Whether anything may be changed on this management node: an operator's switch, as in Hermes."""
 
+import logging
 from enum import StrEnum
+
+import msgspec
 
 from hermes_actors.errors import ErrorCode, Refused, Unavailable
 from hermes_actors.management.access.roles import Caller, require_admin
+from hermes_actors.metadata.commands import put
+from hermes_actors.metadata.registry import Metadata
 
+_logger = logging.getLogger(__name__)
+
+_RECORD_TIMEOUT_S = 2.0
 _READS = ("GET", "HEAD", "OPTIONS")
 
 
@@ -27,9 +35,14 @@ def changes_nothing(method: str, path: str) -> bool:
 
 
 class AccessMode:
-    """The mode of one management node, for as long as it runs; it starts as readWrite."""
+    """The mode of one management node, for as long as it runs; it starts as readWrite.
 
-    def __init__(self) -> None:
+    Each switch is recorded in the metadata under `key`.
+    """
+
+    def __init__(self, metadata: Metadata, key: str) -> None:
+        self._metadata = metadata
+        self._key = key
         self._mode = Mode.READ_WRITE
 
     async def get(self) -> str:
@@ -45,6 +58,12 @@ class AccessMode:
                 ErrorCode.VALIDATION_ERROR,
             )
         self._mode = Mode.READ_WRITE if mode == Mode.READ_WRITE else Mode.READ_ONLY_ADMIN
+        try:
+            change = put(self._key, msgspec.json.encode({"mode": self._mode}))
+            await self._metadata.change(change, timeout_s=_RECORD_TIMEOUT_S)
+        except Unavailable as error:
+            # The switch must work while the log does not.
+            _logger.warning("mode %s is not recorded: %s", self._mode, error.message)
 
     def restricts(self, method: str, path: str) -> bool:
         """True for a request that only administrators may make now."""

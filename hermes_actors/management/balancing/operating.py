@@ -106,13 +106,13 @@ class Drains:
         if not force:
             self._require_sensible(dc, node)
         drain = NodeDrain(since_ms=self._clock.now_ms(), by=caller.name, reason=reason)
-        return await self._changes.store(drain_key(dc, node), drain_body(drain), lambda: True)
+        return not await self._changes.store(drain_key(dc, node), drain_body(drain), lambda: True)
 
     async def undo(self, caller: Caller, dc: str, node: str) -> bool:
         """Let a node own partitions again. False if it was not drained."""
         require_admin(caller, f"end the draining of node {node}")
         self._require_datacenter(dc)
-        return await self._changes.clear(drain_key(dc, node))
+        return await self._changes.store(drain_key(dc, node), None)
 
     def _require_datacenter(self, dc: str) -> None:
         known = self._consuming.by_datacenter()
@@ -188,13 +188,13 @@ class WorkloadConstraints:
         require_admin(caller, "remove workload constraints")
         of_topic = TopicName.parse(topic)
         name = of_topic if subscription is None else SubscriptionName(of_topic, subscription)
-        await self._changes.clear(constraint_key(name))
+        await self._changes.store(constraint_key(name), None)
 
     async def _set(
         self, name: TopicName | SubscriptionName, kind: str, wanted: Constraints
     ) -> bool:
         _require_valid(kind, wanted)
-        return await self._changes.store(
+        return not await self._changes.store(
             constraint_key(name),
             constraint_body(wanted),
             lambda: self._metadata.catalog.constraints.get(str(name)) == wanted,

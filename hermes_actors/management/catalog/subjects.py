@@ -36,7 +36,6 @@ from hermes_actors.model.schema import (
     Compatibility,
     Schema,
     SchemaKind,
-    canonical,
     schema_id,
 )
 from hermes_actors.model.topic import ContentType, Topic
@@ -49,6 +48,7 @@ from hermes_actors.schema.validation import without_schema
 from hermes_actors.schema.work import (
     COMPARING_CPU_S,
     SCHEMA_CPU_S,
+    TO_AVRO,
     compiles,
     decodes,
     message_cpu_s,
@@ -276,10 +276,12 @@ class Subjects:
         if is_avro and schema.kind is not SchemaKind.AVRO:
             raise Refused(f"Topic {subject} is AVRO: its schemas must be Avro schemas")
         newest = self.latest(subject)
+        is_migration = schema.kind is SchemaKind.AVRO and topic is not None
+        way_out = TO_AVRO.format(topic=subject) if is_migration else "delete those first"
         if newest is not None and newest.kind is not schema.kind and not is_avro:
             raise Incompatible(
                 f"The schemas of subject {subject} are of kind {newest.kind}, this one is "
-                f"{schema.kind}; delete those first",
+                f"{schema.kind}; {way_out}",
                 ErrorCode.SCHEMA_BAD_REQUEST,
             )
 
@@ -288,21 +290,10 @@ class Subjects:
         Incompatible for another kind of schema than the subject has.
         """
         require_small(schema)
+        name = "" if topic is None else topic.name
+        args = (schema, name, self._needs_metadata)
+        await self._ask(subject, SCHEMA_CPU_S, compiles, *args)
         self._require_kind(subject, schema, topic)
-        try:
-            await self._ask(
-                subject, SCHEMA_CPU_S, compiles, schema, topic is not None, self._needs_metadata
-            )
-        except Refused:
-            if schema.kind is SchemaKind.JSON and canonical(schema).find(b'"type":"record"') >= 0:
-                raise Refused(
-                    f"This is an Avro schema, and {subject} takes JSON Schema. To turn a JSON "
-                    "topic to AVRO, update contentType, migratedFromJsonType and schema at once: "
-                    f"hermes topic update {subject} contentType=AVRO migratedFromJsonType=true "
-                    'schema="$(cat FILE)"',
-                    ErrorCode.FORMAT_ERROR,
-                ) from None
-            raise
 
     async def _require_compatible(self, subject: str, schema: Schema) -> None:
         compared = self.compared(subject, schema.kind)

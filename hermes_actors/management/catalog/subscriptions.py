@@ -247,6 +247,15 @@ class Subscriptions:
         require_owner(caller, f"{action} {live.name}", *self.owners(live))
         return live
 
+    def managed_by(self, caller: Caller, topic: str | None = None) -> list[LiveSubscription]:
+        """Return the subscriptions, of one topic or of all, that the caller may manage."""
+        return [
+            each
+            for each in self._metadata.catalog.subscriptions.values()
+            if topic in (None, str(each.name.topic))
+            and (caller.is_admin or any(map(caller.owns, self.owners(each))))
+        ]
+
     def owners(self, live: LiveSubscription) -> tuple[Owner, ...]:
         """The owners who may manage it: its own, its topic's, and its group's if it has one."""
         topic = live.name.topic

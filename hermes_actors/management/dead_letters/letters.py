@@ -1,25 +1,46 @@
 """A subscription's dead letters in all datacentres that answer: listed, shown, and expired."""
 
 import base64
-from collections.abc import Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 import msgspec
+import trio
 from msgspec import Struct
 
 from hermes_actors.errors import ErrorCode, Refused, Unavailable
 from hermes_actors.log.base import Log, LogUnavailable
-from hermes_actors.log.letters import SEARCH_TIMEOUT_S, LetterBox, OpenLetter
+from hermes_actors.log.letters import (
+    SEARCH_TIMEOUT_S,
+    LetterBox,
+    OpenLetter,
+    places_of,
+    search_letters,
+)
 from hermes_actors.management.access.roles import Caller
 from hermes_actors.management.bodies.views import as_text, body_fields
 from hermes_actors.management.catalog.subscriptions import Subscriptions
+from hermes_actors.management.changes import Changes
 from hermes_actors.management.dead_letters.selection import LetterSelection, check_id, selection_in
 from hermes_actors.management.offsets.asking import Logs
 from hermes_actors.metadata.catalog import LiveSubscription
-from hermes_actors.model.dead_letter import MARK_IDS_MAX, Letter, LetterFilter, Mark, MarkKind
+from hermes_actors.metadata.commands import put
+from hermes_actors.metadata.keys import life_key
+from hermes_actors.metadata.redrives import EXPIRY, Expiry
+from hermes_actors.model.dead_letter import (
+    MARK_IDS_MAX,
+    Letter,
+    LetterFilter,
+    Mark,
+    MarkKind,
+    dlq_topic,
+)
 from hermes_actors.model.message import UndecodableRecord, from_record, header_text, is_avro
 from hermes_actors.model.moments import iso_ms
+from hermes_actors.model.partitioner import partition_of
 from hermes_actors.runtime.clock import Clock
 from hermes_actors.schema.reading import AvroReader
 
@@ -55,23 +76,48 @@ class Letters:
 
     async def newest(
         self,
-        live: LiveSubscription,
+        lives: Sequence[LiveSubscription],
         wanted: LetterFilter,
         most: int,
         *,
         below: Mapping[str, int] | None = None,
         datacenters: Sequence[str] | None = None,
     ) -> Newest:
-        """The newest open letters that are wanted; in a datacentre of `below` only older ones."""
+        """Return the newest matching open letters of these subscriptions; in the datacentres of
+        `below` only older ones. Each partition is read once, each log for a bounded time.
+        """
+        by_topic: dict[str, dict[bytes, int]] = defaultdict(dict)
+        for live in lives:
+            topic = dlq_topic(live.name.topic.group, self._namespace)
+            by_topic[topic][str(live.name).encode()] = live.incarnation
 
         async def look(log: Log) -> tuple[list[OpenLetter], bool]:
-            return await matching(self.box(log, live), wanted, most, (below or {}).get(log.dc))
+            letters, is_whole = list[OpenLetter](), True
+            until_s = trio.current_time() + SEARCH_TIMEOUT_S
+            for topic, keys in by_topic.items():
+                places = await places_of(log, topic)
+                parts: dict[int, dict[bytes, int]] = defaultdict(dict)
+                for key, life in keys.items() if places else ():
+                    parts[partition_of(key, len(places))][key] = life
+                for partition, meant in parts.items():
+                    left_s = until_s - trio.current_time()
+                    if left_s <= 0:
+                        return letters, False
+                    search = partial(
+                        search_letters,
+                        *(log, topic, places[partition], meant, wanted),
+                        below=(below or {}).get(log.dc),
+                        timeout_s=left_s,
+                    )
+                    some, has_all = await matching(search, most)
+                    letters, is_whole = letters + some, is_whole and has_all
+            return letters, is_whole
 
         answers = await self.logs.ask(look, datacenters, TIMEOUT_S)
-        letters = [each for found, _ in answers.known.values() for each in found]
-        letters.sort(key=lambda e: (e.timestamp_ms, e.letter.dc, e.offset), reverse=True)
-        is_whole = len(letters) <= most and all(whole for _, whole in answers.known.values())
-        return Newest(letters[:most], is_whole, answers.silent)
+        found = [each for some, _ in answers.known.values() for each in some]
+        found.sort(key=lambda e: (e.timestamp_ms, e.letter.dc, e.offset), reverse=True)
+        is_whole = len(found) <= most and all(whole for _, whole in answers.known.values())
+        return Newest(found[:most], is_whole, answers.silent)
 
     async def whole(self, live: LiveSubscription, held: OpenLetter) -> Letter | None:
         """An open letter with its message; None where no log holds that any more."""
@@ -84,9 +130,15 @@ class DeadLetters:
     """Lists, shows and closes dead letters. Methods are trio coroutines; the caller comes first."""
 
     def __init__(
-        self, letters: Letters, subscriptions: Subscriptions, clock: Clock, reader: AvroReader
+        self,
+        letters: Letters,
+        changes: Changes,
+        subscriptions: Subscriptions,
+        clock: Clock,
+        reader: AvroReader,
     ) -> None:
         self._letters = letters
+        self._changes = changes
         self._subscriptions = subscriptions
         self._clock = clock
         self._reader = reader
@@ -110,13 +162,12 @@ class DeadLetters:
         `next` is what to give as `before` for the page after it, None at the end.
         """
         live = self._subscriptions.owned(caller, topic, name, SEE)
+        _require_page(limit)
         wanted = LetterSelection(
             reason=reason, status=status, message_id=message_id or "", since=since, until=until
         ).filter(self._clock.now_ms())
-        if not 1 <= limit <= PAGE_MAX:
-            raise Refused(f"limit must be from 1 to {PAGE_MAX}")
         below = _read_cursor(before)
-        found = await self._letters.newest(live, wanted, limit, below=below)
+        found = await self._letters.newest([live], wanted, limit, below=below)
         for held in found.letters:
             below[held.letter.dc] = held.offset
         # A page without letters has nowhere to go on from.
@@ -128,6 +179,33 @@ class DeadLetters:
         }
         return with_unreachable(answer, found.silent)
 
+    async def all(
+        self,
+        caller: Caller,
+        *,
+        topic_name: str | None = None,
+        reason: str | None = None,
+        status: str | None = None,
+        message_id: str | None = None,
+        since: str | None = None,
+        until: str | None = None,
+        limit: int = 50,
+    ) -> dict[str, Any]:
+        """List the newest open dead letters of all subscriptions that the caller manages, or of one
+        topic's. Raises Refused.
+        """
+        _require_page(limit)
+        lives = self._subscriptions.managed_by(caller, topic_name)
+        wanted = LetterSelection(
+            reason=reason, status=status, message_id=message_id or "", since=since, until=until
+        ).filter(self._clock.now_ms())
+        found = await self._letters.newest(lives, wanted, limit)
+        answer = {
+            "deadLetters": [letter_view(held) for held in found.letters],
+            "isComplete": found.is_whole,
+        }
+        return with_unreachable(answer, found.silent)
+
     async def one(self, caller: Caller, topic: str, name: str, letter_id: str) -> dict[str, Any]:
         """One open dead letter with its message. Raises Refused (404 when there is none)."""
         live = self._subscriptions.owned(caller, topic, name, SEE)
@@ -135,7 +213,7 @@ class DeadLetters:
         if dc not in self._letters.logs.datacenters:
             raise Refused(f"There is no datacentre '{dc}' here", ErrorCode.OTHER, 404)
         wanted = LetterFilter(ids=(letter_id,))
-        found = await self._letters.newest(live, wanted, 1, datacenters=[dc])
+        found = await self._letters.newest([live], wanted, 1, datacenters=[dc])
         with_unreachable({}, found.silent, is_useless=True)
         if not found.letters:
             raise Refused(
@@ -162,15 +240,21 @@ class DeadLetters:
     async def expire(
         self, caller: Caller, topic: str, name: str, body: Mapping[str, Any]
     ) -> dict[str, Any]:
-        """Close the dead letters that the body names; `dryRun` only counts. Raises Refused."""
+        """Close the dead letters that the body names; `dryRun` only counts. Raises Refused and
+        Unavailable.
+        """
         action = "expire the dead letters of subscription"
         live = self._subscriptions.owned(caller, topic, name, action)
         selection = selection_in(LetterSelection, body, "expire")
-        wanted = selection.filter(self._clock.now_ms())
+        now_ms = self._clock.now_ms()
+        wanted = selection.filter(now_ms)
+        if not selection.dry_run:
+            key = life_key(EXPIRY, live.name, live.incarnation)
+            await self._changes.attempt(put(key, msgspec.json.encode(Expiry(now_ms, wanted))))
 
         async def close(log: Log) -> tuple[int, bool]:
             box = self._letters.box(log, live)
-            found, is_whole = await matching(box, wanted, COUNT_MAX)
+            found, is_whole = await matching(partial(box.search, wanted), COUNT_MAX)
             ids = [held.letter.id for held in found]
             for first in range(0, 0 if selection.dry_run else len(ids), MARK_IDS_MAX):
                 some = tuple(ids[first : first + MARK_IDS_MAX])
@@ -195,6 +279,11 @@ class DeadLetters:
         return with_unreachable(answer, answers.silent, is_useless=not results)
 
 
+def _require_page(limit: int) -> None:
+    if not 1 <= limit <= PAGE_MAX:
+        raise Refused(f"limit must be from 1 to {PAGE_MAX}")
+
+
 def with_unreachable(
     answer: dict[str, Any], silent: Mapping[str, str], *, is_useless: bool = False
 ) -> dict[str, Any]:
@@ -206,9 +295,9 @@ def with_unreachable(
 
 
 async def matching(
-    box: LetterBox, wanted: LetterFilter, most: int, below: int | None = None
+    search: Callable[[Callable[[OpenLetter], bool]], Awaitable[bool]], most: int
 ) -> tuple[list[OpenLetter], bool]:
-    """The newest open letters that are wanted, and whether these are all of them."""
+    """The newest letters that the search finds, and whether these are all of them."""
     found: list[OpenLetter] = []
 
     def take(held: OpenLetter) -> bool:
@@ -217,7 +306,7 @@ async def matching(
         found.append(held)
         return True
 
-    is_whole = await box.search(wanted, take, below=below)
+    is_whole = await search(take)
     return found, is_whole
 
 

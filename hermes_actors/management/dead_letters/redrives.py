@@ -1,6 +1,7 @@
 """Re-drives: requested here, stored in the metadata, and done by each datacentre's consumers."""
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 from hermes_actors.errors import ErrorCode, Refused
@@ -69,7 +70,7 @@ class Redrives:
         async def count(log: Log) -> tuple[LetterRange, int, bool]:
             box = self._letters.box(log, live)
             place = await box.place()
-            found, is_whole = await matching(box, wanted, COUNT_MAX)
+            found, is_whole = await matching(partial(box.search, wanted), COUNT_MAX)
             span = LetterRange(0, 0) if place is None else LetterRange(place.start, place.end)
             return span, len(found), is_whole
 

@@ -39,7 +39,7 @@ class UndeliveredMessages:
     async def last(self, caller: Caller, topic: str, name: str) -> dict[str, Any]:
         """The last undelivered message. Raises Refused, 404 if there is none."""
         live = self._subscriptions.owned(caller, topic, name, _SEE)
-        found = (await self._letters.newest(live, EVERY, 1)).letters
+        found = (await self._letters.newest([live], EVERY, 1)).letters
         reported = self._statuses.last_undelivered(str(live.name))
         if reported is not None:
             dc, last = reported
@@ -54,7 +54,7 @@ class UndeliveredMessages:
     async def latest(self, caller: Caller, topic: str, name: str) -> list[dict[str, Any]]:
         """The newest undelivered messages, at most 100."""
         live = self._subscriptions.owned(caller, topic, name, _SEE)
-        found = await self._letters.newest(live, EVERY, TRACES_MAX)
+        found = await self._letters.newest([live], EVERY, TRACES_MAX)
         return [
             {"messageId": held.letter.message_id or None}
             | await self._of_letter(live, held, bytes_max=MESSAGE_BYTES_MAX)

@@ -17,9 +17,13 @@ JSON = "application/json"
 
 _PREFLIGHT_AGE_S = 1_209_600
 _METHODS = b"POST,PUT,GET,HEAD,DELETE"
+REASON_HEADER = "Hermes-Change-Reason"
+"""Why a caller changes something."""
+
 _REQUEST_HEADERS = (
-    b"X-Requested-With, Content-Type, Accept, Origin, Authorization, Hermes-Admin-Password"
-)
+    "X-Requested-With, Content-Type, Accept, Origin, Authorization, Hermes-Admin-Password, "
+    + REASON_HEADER
+).encode()
 _logger = logging.getLogger(__name__)
 
 AnyRequest = Request[Any, Any, Any]

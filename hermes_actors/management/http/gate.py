@@ -3,10 +3,13 @@
 from collections.abc import Awaitable, Callable
 from typing import TypeVar, TypeVarTuple, Unpack
 
+from hermes_actors.errors import Refused
 from hermes_actors.management.access.mode import AccessMode, changes_nothing
 from hermes_actors.management.access.roles import Caller, Guest, SecurityProvider
-from hermes_actors.management.http.answers import AnyRequest
+from hermes_actors.management.http.answers import REASON_HEADER, AnyRequest
 from hermes_actors.management.http.origins import OPEN, Origins
+from hermes_actors.metadata.audit import Author, changes_of
+from hermes_actors.model.workload import REASON_CHARACTERS_MAX
 from hermes_actors.runtime.bridge import TrioBridge
 from hermes_actors.security.account import Credentials, sole_authorization
 
@@ -70,10 +73,12 @@ class Gate:
         self._require_readable()
 
         async def as_caller() -> T:
-            if not takes_guests:
-                return await async_fn(await self._required(request), *args)
-            known = await self._security.identify(_credentials(request))
-            return await async_fn(Guest() if known is None else known, *args)
+            if takes_guests:
+                caller = await self._security.identify(_credentials(request)) or Guest()
+            else:
+                caller = await self._required(request)
+            with changes_of(_author(caller, request)):
+                return await async_fn(caller, *args)
 
         return await self._bridge.call(as_caller)
 
@@ -104,6 +109,13 @@ class Gate:
             raise self._security.refusal()
         request.scope["state"][_CALLER] = caller
         return caller
+
+
+def _author(caller: Caller, request: AnyRequest) -> Author:
+    reason = request.headers.get(REASON_HEADER, "").encode("latin-1").decode("utf-8", "replace")
+    if len(reason) > REASON_CHARACTERS_MAX:
+        raise Refused(f"{REASON_HEADER} must have at most {REASON_CHARACTERS_MAX} characters")
+    return Author(caller.name, request.client.host if request.client else "", reason)
 
 
 def _credentials(request: AnyRequest) -> Credentials:

@@ -1,17 +1,25 @@
-"""Where a message is, by its id: what all datacentres' tracking logs say of it."""
+"""Where a message is, by its id: what all datacentres' tracking logs say of it; where these know
+nothing, whether it is a dead letter or waits in a spool.
+"""
 
-from functools import partial
+from collections.abc import Callable
 from typing import Any
 
 from hermes_actors.errors import Unavailable
+from hermes_actors.fallback.spool.spool import Spool
 from hermes_actors.management.access.roles import Caller, owners_of
 from hermes_actors.management.catalog.subscriptions import Subscriptions
+from hermes_actors.management.dead_letters.letters import Letters, letter_view
 from hermes_actors.metadata.registry import Metadata
+from hermes_actors.model.dead_letter import LetterFilter
+from hermes_actors.model.moments import iso_ms
 from hermes_actors.model.names import TopicName
+from hermes_actors.status.fold import StatusFold
 from hermes_actors.tracking.events import EventKind, TrackingEvent, terminal_of
 from hermes_actors.tracking.index import IndexUnavailable, MessageLife, TrackedEvent
 from hermes_actors.tracking.reader import TrackingFollowing
 
+_LETTERS_MAX = 20
 _HERMES = {
     EventKind.INFLIGHT: "INFLIGHT",
     EventKind.DELIVERED: "SUCCESS",
@@ -29,20 +37,35 @@ class MessageTracking:
     """
 
     def __init__(
-        self, metadata: Metadata, subscriptions: Subscriptions, following: TrackingFollowing | None
+        self,
+        metadata: Metadata,
+        subscriptions: Subscriptions,
+        letters: Letters,
+        following: TrackingFollowing | None,
+        status: StatusFold,
+        spool: Callable[[], Spool | None],
+        node: str,
     ) -> None:
-        """Without a following nothing is found."""
+        """Without a following no events are found. `spool` is that of this node."""
         self._metadata = metadata
         self._subscriptions = subscriptions
+        self._letters = letters
         self._following = following
+        self._status = status
+        self._spool = spool
+        self._place = {"datacenter": metadata.dc, "node": node}
 
     async def of_message(self, caller: Caller, message_id: str) -> dict[str, Any]:
-        """A message's events, how each subscription ended with it, and what may be missing."""
+        """A message's events, how each subscription ended with it, and what may be missing.
+
+        Of one without events: its open dead letters, its place in this node's spool, and what was
+        `searched`.
+        """
         found = await self._find(message_id)
-        may_see = partial(self._sees, caller)
-        events = [each for each in found.events if may_see(each.event)]
+        events = [each for each in found.events if self._sees_event(caller, each.event)]
         ended = terminal_of([each.event for each in events])
         troubles = [] if self._following is None else self._following.troubles()
+        elsewhere = {} if events else await self._elsewhere(caller, message_id, troubles)
         return {
             "messageId": message_id,
             "events": [_shown(each) for each in events],
@@ -60,7 +83,44 @@ class MessageTracking:
             ],
             "leftOut": found.left_out if events else 0,
             "troubles": troubles,
+            **elsewhere,
         }
+
+    async def _elsewhere(
+        self, caller: Caller, message_id: str, troubles: list[str]
+    ) -> dict[str, Any]:
+        """What is known of a message without events; why that may not be all goes to `troubles`."""
+        lives = self._subscriptions.managed_by(caller)
+        wanted = LetterFilter(message_id=message_id)
+        found = await self._letters.newest(lives, wanted, _LETTERS_MAX)
+        troubles += [f"{dc}: {reason}" for dc, reason in found.silent.items()]
+        if not found.is_whole:
+            troubles.append("there may be more dead letters of it than were looked at")
+        searched = [f"the open dead letters of your subscriptions ({len(lives)})"]
+        spool, spooled = self._spool(), []
+        if spool is not None:
+            searched.append(f"the spool of node {self._place['node']}")
+            entry, trouble = await spool.find(message_id)
+            troubles += [trouble] if trouble else []
+            if entry is not None and self._sees(caller, entry.topic):
+                at = iso_ms(entry.spooled_at_ms)
+                spooled.append({**self._place, "topicName": entry.topic, "spooledAt": at})
+        troubles += self._other_spools()
+        return {
+            "deadLetters": [letter_view(each) for each in found.letters],
+            "spooled": spooled,
+            "searched": searched,
+        }
+
+    def _other_spools(self) -> list[str]:
+        """The spools of other nodes that hold something: only those nodes can read them."""
+        nodes = self._status.nodes(self._metadata.clock.monotonic_s())
+        return [
+            f"{each.spooled} messages wait in the spool of node {each.node} of {each.dc}, which "
+            "was not searched"
+            for each in (view.header for view in nodes)
+            if each.spooled and (each.dc, each.node) != tuple(self._place.values())
+        ]
 
     async def of_subscription(
         self, caller: Caller, topic: str, name: str, message_id: str
@@ -76,7 +136,7 @@ class MessageTracking:
             for each in found.events
             if each.event.topic == str(live.name.topic)
             and each.event.subscription in ("", live.name.name)
-            and self._sees(caller, each.event)
+            and self._sees_event(caller, each.event)
             and each.event.kind not in (EventKind.HEDGED, EventKind.SPOOLED)
         ]
 
@@ -88,19 +148,22 @@ class MessageTracking:
         except IndexUnavailable as error:
             raise Unavailable(str(error)) from error
 
-    def _sees(self, caller: Caller, event: TrackingEvent) -> bool:
+    def _sees_event(self, caller: Caller, event: TrackingEvent) -> bool:
+        return self._sees(caller, event.topic, event.subscription)
+
+    def _sees(self, caller: Caller, name: str, subscription: str = "") -> bool:
         if caller.is_admin:
             return True
         catalog = self._metadata.catalog
-        topic = catalog.topics.get(event.topic)
+        topic = catalog.topics.get(name)
         if topic is None:
             return False
         owners = [topic.topic.owner]
-        if event.subscription:
-            live = catalog.subscriptions.get(f"{event.topic}${event.subscription}")
+        if subscription:
+            live = catalog.subscriptions.get(f"{name}${subscription}")
             if live is not None:
                 owners.append(live.subscription.owner)
-        return any(map(caller.owns, owners_of(catalog, TopicName.parse(event.topic), *owners)))
+        return any(map(caller.owns, owners_of(catalog, TopicName.parse(name), *owners)))
 
 
 def _shown(each: TrackedEvent) -> dict[str, Any]:

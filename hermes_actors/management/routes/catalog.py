@@ -2,6 +2,7 @@
 
 from collections.abc import Awaitable
 from functools import partial
+from typing import Any
 
 from litestar import Response
 from litestar.handlers import HTTPRouteHandler
@@ -9,11 +10,15 @@ from litestar.handlers import HTTPRouteHandler
 from hermes_actors.errors import ErrorCode, Refused
 from hermes_actors.management.administration import Administration
 from hermes_actors.management.http.answers import Answer, empty_answer
-from hermes_actors.management.http.openapi import GroupPatch, OAuthProviderPatch, TopicPatch
+from hermes_actors.management.http.openapi import (
+    GroupPatch,
+    OAuthProviderPatch,
+    TopicPatch,
+    WholeTopic,
+)
 from hermes_actors.management.routes.route import SUBSCRIPTION, Add
 from hermes_actors.model.group import Group
 from hermes_actors.model.oauth import OAuthProvider
-from hermes_actors.model.topic import Topic
 
 _GROUP = "/groups/{group:str}"
 _OWNERS = "/owners/sources"
@@ -50,7 +55,7 @@ def topic_routes(add: Add, parts: Administration) -> list[HTTPRouteHandler]:
     """/topics, without their subscriptions and messages."""
     topics, schemas = parts.topics, parts.topic_schemas
     at, schema = partial(add, below=_TOPIC), partial(add, below=_TOPIC + "/schema")
-    tell = partial(schema, answering=_schema_text)
+    tell = partial(schema, answering=_schema_text, or_status=204, gives=dict[str, Any])
 
     async def offline_clients(topic: str) -> None:
         """Not available."""
@@ -61,11 +66,11 @@ def topic_routes(add: Add, parts: Administration) -> list[HTTPRouteHandler]:
 
     return [
         add("GET /topics", topics.names),
-        at("GET", topics.get, gives=Topic),
-        add("POST /topics", topics.create, status=201, takes=Topic),
+        at("GET", topics.get, gives=WholeTopic),
+        add("POST /topics", topics.create, status=201, takes=WholeTopic),
         at("PUT", topics.update, takes=TopicPatch),
         at("DELETE", topics.delete),
-        add("GET /topics/owner/{source:str}/{owner:str}", topics.of_owner, gives=list[Topic]),
+        add("GET /topics/owner/{source:str}/{owner:str}", topics.of_owner, gives=list[WholeTopic]),
         at("GET /clients", topics.clients),
         at("GET /offline-clients-source", offline_clients, needs_metadata=False),
         at("GET /metrics", parts.statuses.topic_metrics),

@@ -2,6 +2,7 @@
 
 from collections.abc import Awaitable
 from functools import partial
+from types import NoneType
 
 from litestar import Response
 from litestar.handlers import HTTPRouteHandler
@@ -17,6 +18,7 @@ from hermes_actors.management.routes.route import Add
 
 _CONSTRAINTS = "/workload-constraints"
 _READINESS = "/readiness/datacenters"
+_TEXT = "text/plain"
 _DRAIN = "/balancer/drains/{dc:str}/{node:str}"
 
 
@@ -24,7 +26,7 @@ def operating_routes(add: Add, parts: Administration) -> list[HTTPRouteHandler]:
     """/balancer, /workload-constraints, /readiness and /mode."""
     constraints, balancing, drains = parts.workload_constraints, parts.balancing, parts.drains
     readiness, mode = parts.readiness, parts.mode
-    put = partial(add, answering=_new_or_not)
+    put = partial(add, answering=_new_or_not, gives=NoneType, or_status=201)
     remove = partial(add, call=constraints.remove, has_query=False)
     of_topic, of_subscription = _CONSTRAINTS + "/topic", _CONSTRAINTS + "/subscription"
     for_topic, for_subscription = constraints.set_for_topic, constraints.set_for_subscription
@@ -38,10 +40,10 @@ def operating_routes(add: Add, parts: Administration) -> list[HTTPRouteHandler]:
         add("GET /balancer/plan", balancing.plan),
         add("GET /balancer/explain", balancing.explain),
         put(f"PUT {_DRAIN}", drains.set, takes=DrainRequest),
-        add(f"DELETE {_DRAIN}", drains.undo, answering=_was_drained),
+        add(f"DELETE {_DRAIN}", drains.undo, answering=_was_drained, gives=dict[str, bool]),
         add(f"GET {_READINESS}", readiness.all),
-        add(f"POST {_READINESS}/{{dc:str}}", readiness.set, status=202),
-        add("GET /mode", mode.get, needs_metadata=False, answering=_plain_text),
+        add(f"POST {_READINESS}/{{dc:str}}", readiness.set, status=202, takes=dict[str, bool]),
+        add("GET /mode", mode.get, needs_metadata=False, answering=_plain_text, media_type=_TEXT),
         add("POST /mode", mode.set),
     ]
 
@@ -55,4 +57,4 @@ async def _was_drained(asked: Awaitable[bool]) -> Answer:
 
 
 async def _plain_text(asked: Awaitable[str]) -> Answer:
-    return Response((await asked).encode(), media_type="text/plain")
+    return Response((await asked).encode(), media_type=_TEXT)

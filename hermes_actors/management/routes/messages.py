@@ -5,6 +5,7 @@ from typing import Annotated, Any
 
 from litestar import Response, get
 from litestar.handlers import HTTPRouteHandler
+from litestar.openapi.datastructures import ResponseSpec
 from litestar.params import FromPath, FromQuery, QueryParameter
 from litestar.response import Stream
 
@@ -21,6 +22,7 @@ from hermes_actors.runtime.bridge import BridgeClosed
 TAILS_MAX = 64
 """The maximum number of open streams of messages."""
 
+_BYTES = "application/octet-stream"
 _NDJSON = "application/x-ndjson"
 
 _Start = Annotated[
@@ -41,7 +43,7 @@ def message_routes(add: Add, parts: Administration) -> list[HTTPRouteHandler]:
 
     return [
         add(preview, previews.of_topic),
-        add(f"{preview}/{{index:int}}", previews.one, answering=_bytes),
+        add(f"{preview}/{{index:int}}", previews.one, answering=_bytes, media_type=_BYTES),
         add("POST /filters/{topic:str}", parts.filter_trials.make, takes=FilterTest),
         add("GET /tracking/{message_id:path}", of_message),
         add(trace, tracking.of_subscription, below=SUBSCRIPTION),
@@ -49,7 +51,7 @@ def message_routes(add: Add, parts: Administration) -> list[HTTPRouteHandler]:
 
 
 async def _bytes(asked: Awaitable[bytes]) -> Answer:
-    return Response(await asked, media_type="application/octet-stream")
+    return Response(await asked, media_type=_BYTES)
 
 
 def tail_route(gate: Gate, tails: Tails) -> HTTPRouteHandler:
@@ -71,7 +73,7 @@ def tail_route(gate: Gate, tails: Tails) -> HTTPRouteHandler:
     @get(
         "/topics/{topic:str}/messages",
         summary="A topic's messages, one JSON object a line",
-        media_type=_NDJSON,
+        responses={200: ResponseSpec(str, False, "Lines", _NDJSON)},
     )
     async def messages(
         request: AnyRequest,

@@ -7,26 +7,37 @@ from typing import Any
 import msgspec
 from litestar import HttpMethod, Response, route
 from litestar.handlers import HTTPRouteHandler
+from msgspec import Struct
 
 from hermes_actors.errors import HermesError
 from hermes_actors.management.access.roles import Caller
 from hermes_actors.management.catalog.registry import RegistryError, SchemaRegistry
-from hermes_actors.management.http.answers import Answer
+from hermes_actors.management.http.answers import JSON, Answer
+from hermes_actors.management.http.openapi import REGISTRY, REGISTRY_JSON
 from hermes_actors.management.routes.route import Add, JsonObject
-from hermes_actors.model.schema import SchemaKind
+from hermes_actors.model.schema import Compatibility, SchemaKind
 
-ROOT = "/schema-registry"
 
-_MEDIA_TYPE = "application/vnd.schemaregistry.v1+json"
+class SchemaText(Struct, rename="camel"):
+    """A schema as it is looked up, compared and registered."""
+
+    schema: str
+    schema_type: SchemaKind = SchemaKind.AVRO
+
+
+class Level(Struct):
+    """A level as it is set."""
+
+    compatibility: Compatibility
 
 
 def elsewhere_routes(registry: str) -> list[HTTPRouteHandler]:
     """/schema-registry of a node whose schemas are kept elsewhere: it says where."""
 
     @route(
-        [ROOT, ROOT + "/{rest:path}"],
+        [REGISTRY, REGISTRY + "/{rest:path}"],
         http_method=[HttpMethod.GET, HttpMethod.POST, HttpMethod.PUT, HttpMethod.DELETE],
-        summary="The schema registry is another one",
+        include_in_schema=False,
     )
     async def elsewhere() -> Answer:
         message = f"Schemas are kept in the registry {registry}; ask that one"
@@ -37,10 +48,10 @@ def elsewhere_routes(registry: str) -> list[HTTPRouteHandler]:
 
 def registry_routes(add: Add, registry: SchemaRegistry) -> list[HTTPRouteHandler]:
     """/schema-registry."""
-    add = partial(add, below=ROOT, answering=_told)
-    of_subject = partial(add, below=ROOT + "/subjects/{subject:str}")
-    by_id = partial(add, below=ROOT + "/schemas/ids/{schema_id:int}")
-    compared = partial(add, below=ROOT + "/compatibility/subjects/{subject:str}/versions")
+    add = partial(add, below=REGISTRY, answering=_told, takes=SchemaText, media_type=REGISTRY_JSON)
+    of_subject = partial(add, below=REGISTRY + "/subjects/{subject:str}")
+    by_id = partial(add, below=REGISTRY + "/schemas/ids/{schema_id:int}")
+    compared = partial(add, below=REGISTRY + "/compatibility/subjects/{subject:str}/versions")
 
     async def compatible(subject: str, body: JsonObject, verbose: bool = False) -> dict[str, Any]:
         return await registry.compatibility(subject, "", body, verbose=verbose)
@@ -74,6 +85,7 @@ def registry_routes(add: Add, registry: SchemaRegistry) -> list[HTTPRouteHandler
             registry.version,
             "The text of one version of a subject",
             answering=_told_text,
+            media_type=JSON,
         ),
         of_subject("POST", registry.lookup, "The version of a subject that is this schema"),
         of_subject("POST /versions", registry.register, "Register a version of a subject"),
@@ -85,7 +97,11 @@ def registry_routes(add: Add, registry: SchemaRegistry) -> list[HTTPRouteHandler
         ),
         by_id("GET", registry.by_id, "A schema by its id"),
         by_id(
-            "GET /schema", registry.by_id, "The text of a schema by its id", answering=_told_text
+            "GET /schema",
+            registry.by_id,
+            "The text of a schema by its id",
+            answering=_told_text,
+            media_type=JSON,
         ),
         by_id(
             "GET /versions", registry.versions_with, "The subjects and versions that are a schema"
@@ -112,11 +128,12 @@ def registry_routes(add: Add, registry: SchemaRegistry) -> list[HTTPRouteHandler
         ),
         add("GET /config", level, "The compatibility level of subjects without one"),
         add("GET /config/{subject:str}", registry.level, "The compatibility level of a subject"),
-        add("PUT /config", set_level, "Set the level of subjects without one"),
+        add("PUT /config", set_level, "Set the level of subjects without one", takes=Level),
         add(
             "PUT /config/{subject:str}",
             registry.set_level,
             "Set the compatibility level of a subject",
+            takes=Level,
         ),
         add("DELETE /config/{subject:str}", registry.drop_level, "Take a subject's level back"),
     ]
@@ -132,7 +149,7 @@ async def _told(asked: Awaitable[Any], *, is_text: bool = False) -> Answer:
         number = error.status if error.status < 500 else error.status * 100 + 1
         return _answer({"error_code": number, "message": error.message}, error.status)
     if is_text:
-        return Response(value["schema"].encode(), media_type="application/json", status_code=200)
+        return Response(value["schema"].encode(), media_type=JSON, status_code=200)
     return _answer(value)
 
 
@@ -140,4 +157,4 @@ _told_text = partial(_told, is_text=True)
 
 
 def _answer(value: object, status: int = 200) -> Answer:
-    return Response(msgspec.json.encode(value), media_type=_MEDIA_TYPE, status_code=status)
+    return Response(msgspec.json.encode(value), media_type=REGISTRY_JSON, status_code=status)

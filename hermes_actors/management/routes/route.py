@@ -4,11 +4,13 @@ import inspect
 import re
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
+from types import NoneType
 from typing import Annotated, Any, get_origin
 
 from litestar import HttpMethod, Response
 from litestar import route as handles
 from litestar.handlers import HTTPRouteHandler
+from litestar.openapi.datastructures import ResponseSpec
 from litestar.params import Body, FromPath, QueryParameter
 
 from hermes_actors.errors import ErrorCode, Refused
@@ -17,14 +19,13 @@ from hermes_actors.management.bodies.decoding import json_object, json_value
 from hermes_actors.management.http import answers
 from hermes_actors.management.http.answers import Answer, AnyRequest
 from hermes_actors.management.http.gate import Gate
-from hermes_actors.management.http.openapi import REFUSALS, TYPED
+from hermes_actors.management.http.openapi import TYPED
 
 SUBSCRIPTION = "/topics/{topic:str}/subscriptions/{name:str}"
 
 Add = Callable[..., HTTPRouteHandler]
 """`route` with its gate."""
 JsonObject = Mapping[str, Any]
-_PATH_WORD = re.compile(r"(?<!:)\b\w+")
 _BY_NAME = inspect.Parameter.KEYWORD_ONLY
 Answering = Callable[[Awaitable[Any]], Awaitable[Answer]]
 """Awaits what was called, and makes an answer of what that returns or raises."""
@@ -54,12 +55,14 @@ def route(
     *,
     below: str = "",
     status: int = 200,
+    or_status: int = 0,
     is_for_guests: bool = False,
     needs_metadata: bool = True,
     has_query: bool = True,
     answering: Answering | None = None,
     takes: Any = dict[str, Any],
     gives: Any = None,
+    media_type: str = answers.JSON,
 ) -> HTTPRouteHandler:
     """The handler of `where`, a verb and a path `below` another: it awaits `call` in trio.
 
@@ -71,8 +74,8 @@ def route(
 
     OpenAPI's `summary` is by default the first sentence of what `call` says of itself. What
     `is_for_guests` may be asked without credentials; what `needs_metadata` is refused until
-    they have been read. OpenAPI describes that the route `takes` and `gives` values of these
-    types; None: what `call` returns.
+    they have been read. OpenAPI describes that the route `takes` and `gives` values of these types
+    (None: what `call` returns) as `media_type`, and that its status may be `or_status` too.
     """
     verb, _, path = where.partition(" ")
     path = below + path
@@ -113,27 +116,29 @@ def route(
         each.replace(name=_camel(each.name), kind=_BY_NAME, annotation=_in_query(each))
         for each in in_query
     ]
-    words = [verb.lower(), *(each[0].upper() + each[1:] for each in _PATH_WORD.findall(path))]
     settings: dict[str, Any] = {
         "http_method": HttpMethod(verb),
         "summary": summary or _first_sentence(call),
         "status_code": status,
-        "operation_id": "".join(words),
-        "responses": REFUSALS,
     }
 
     async def typed(**_: Any) -> Any:
         raise NotImplementedError("it is described only")
 
-    is_empty = status == 204
     request = inspect.Parameter("request", _BY_NAME, annotation=AnyRequest)
     taken = Annotated[takes, Body()]
     data = [] if body is None else [inspect.Parameter("data", _BY_NAME, annotation=taken)]
     returned = gives or inspect.signature(call).return_annotation
-    twin = handles(path, **settings)(
-        _signed(typed, [*parameters, *data], None if is_empty else returned)
+    if status == 204 or returned is NoneType:
+        returned = None
+    responses = None
+    if or_status:
+        other = None if or_status == 204 else returned
+        responses = {or_status: ResponseSpec(other, generate_examples=False)}
+    twin = handles(path, **settings, media_type=media_type, responses=responses)(
+        _signed(typed, [*parameters, *data], returned)
     )
-    answer = None if is_empty else Answer
+    answer = None if status == 204 else Answer
     return handles(path, **settings, opt={TYPED: twin})(
         _signed(handler, [request, *parameters], answer)
     )

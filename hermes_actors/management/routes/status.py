@@ -5,6 +5,7 @@ from typing import Annotated, Any
 
 from litestar import Response, get
 from litestar.handlers import HTTPRouteHandler
+from litestar.openapi.datastructures import ResponseSpec
 from litestar.params import QueryParameter
 
 from hermes_actors.errors import Refused, Unavailable
@@ -53,14 +54,25 @@ def overview_routes(add: Add, parts: Administration) -> list[HTTPRouteHandler]:
         add("GET /stats", overview.stats),
         # Nodes are wanted most while the metadata cannot be read.
         add("GET /status/nodes", parts.statuses.nodes, needs_metadata=False),
-        add("GET /status/health", parts.health.shown, needs_metadata=False, answering=_up_or_down),
+        add(
+            "GET /status/health",
+            parts.health.shown,
+            needs_metadata=False,
+            answering=_up_or_down,
+            or_status=503,
+        ),
     ]
 
 
 def probe_routes(node_health: NodeHealth, metrics: Sequence[Metrics]) -> list[HTTPRouteHandler]:
     """Kubernetes' probes, and `metrics` for Prometheus."""
 
-    @get(list(PROBES), summary="Kubernetes' probes: whether the node runs, has started, is ready")
+    @get(
+        list(PROBES),
+        summary="Kubernetes' probes: whether the node runs, has started, is ready",
+        media_type="text/plain",
+        responses={503: ResponseSpec(str, False, "Why it is not", "text/plain")},
+    )
     async def probe(request: AnyRequest) -> Answer:
         found = node_health.probe(request.url.path.rstrip("/"))
         return Response(found.text.encode(), media_type="text/plain", status_code=found.status)
@@ -75,7 +87,11 @@ def probe_routes(node_health: NodeHealth, metrics: Sequence[Metrics]) -> list[HT
 def unhealthy_route(gate: Gate, overview: Overview) -> HTTPRouteHandler:
     """/unhealthy, whose answer's form is that of its Accept."""
 
-    @get("/unhealthy", summary="Subscriptions with problems, as JSON or as lines of text")
+    @get(
+        "/unhealthy",
+        summary="Subscriptions with problems, as JSON or as lines of text",
+        responses={200: ResponseSpec(list[dict[str, Any]], False, "As JSON")},
+    )
     async def unhealthy(
         request: AnyRequest,
         owner_source: _OwnerSource = None,

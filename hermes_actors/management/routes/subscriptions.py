@@ -79,8 +79,9 @@ def dead_letter_routes(add: Add, parts: Administration) -> list[HTTPRouteHandler
     """A subscription's dead letters, re-drives and undelivered messages."""
     at = partial(add, below=SUBSCRIPTION)
     letters, redrives, undelivered = parts.dead_letters, parts.redrives, parts.undelivered
-    redrive = partial(at, status=202, answering=_asked_for, takes=RedriveRequest)
+    redrive = partial(at, status=202, or_status=200, answering=_asked_for, takes=RedriveRequest)
     return [
+        add("GET /dead-letters", letters.all),
         at("GET /dead-letters", letters.page),
         at("GET /dead-letters/{letter:str}", letters.one),
         at("POST /dead-letters/expire", letters.expire, takes=LetterSelection),

@@ -86,7 +86,8 @@ class AsgiExchange(Exchange):
             "query_string": request.query.encode("latin-1"),
             "root_path": "",
             "headers": [(name.lower(), value) for name, value in request.pairs],
-            "client": None,
+            # The port is of no use.
+            "client": (line.address, 0) if line.address else None,
             "server": None,
             "state": {},
             "extensions": {},

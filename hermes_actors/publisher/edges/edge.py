@@ -87,6 +87,10 @@ class Line(Protocol):
         """The client's verified certificate; None if there is none."""
 
     @property
+    def address(self) -> str:
+        """The client's, without its port."""
+
+    @property
     def is_paused(self) -> bool:
         """True while the client does not read its answers; `Exchange.sent` is called when it
         has.

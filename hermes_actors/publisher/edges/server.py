@@ -249,7 +249,7 @@ class _AcceptedSocket(asyncio.Protocol):
 
     def _speak(self, kind: type[Http1Connection] | type[Http2Connection]) -> None:
         certificate = client_certificate(self._transport.get_extra_info("peercert"))
-        self._connection = kind(self._server.edge, self._transport, certificate)
+        self._connection = kind(self._server.edge, self._transport, certificate, self._address)
         self._server.add(self._connection)
 
     def _listen(self) -> None:

@@ -1,6 +1,7 @@
 """`hermes doctor` run as somebody on call runs it: whatever is broken, it answers in time."""
 
 import json
+import logging
 import socket
 import ssl
 import threading
@@ -71,6 +72,24 @@ def test_looking_at_nothing_but_defaults_is_a_warning(hermes, folder):
     (folder / "node.toml").write_text("")
     first, *_ = doctor(hermes)["diagnoses"]
     assert (first["check"], first["grade"]) == ("config", "WARN")
+
+
+def test_looking_at_nothing_at_all_fails_and_says_so(hermes, folder, monkeypatch):
+    monkeypatch.setenv("HERMES_FRONTEND_PORT", str(free_ports(1)[0]))
+    result = hermes("doctor", "--json")
+    assert result.exit_code == 1
+    (failure,) = those(json.loads(result.stdout), "FAIL")
+    assert "nothing was looked at" in failure["seen"]
+
+
+def test_what_a_start_would_warn_of_is_a_finding(hermes, folder, monkeypatch):
+    def warn(config, now_ms):
+        logging.getLogger("hermes_actors.x").warning("it is odd; mend it")
+        return iter(())
+
+    monkeypatch.setattr("hermes_actors.cli.doctor.command.look_at_machine", warn)
+    (warning,) = [each for each in doctor(hermes)["diagnoses"] if each["check"] == "start"]
+    assert (warning["seen"], warning["wayOut"]) == ("it is odd", "mend it")
 
 
 def test_a_running_node_says_which_dependency_fails(hermes, folder, server):

@@ -88,6 +88,14 @@ def test_a_line_about_a_message_that_is_traced_names_the_trace() -> None:
     assert trace_ids("00-nothing") == {}
 
 
+def test_a_change_is_an_object_in_json_and_behind_the_text() -> None:
+    change = {"by": "ann", "before": None, "after": {"a": "ü"}}
+    made = record("topic/a/b is created by ann")
+    made.change = change
+    assert json.loads(line_of("json", made))["change"] == change
+    assert line_of("text", made).endswith(f"ann {json.dumps(change, ensure_ascii=False)}\n")
+
+
 def test_json_leaves_out_what_is_not_known() -> None:
     assert list(json.loads(line_of("json", record("x")))) == ["time", "level", "logger", "message"]
 

@@ -1,6 +1,9 @@
 """Frames of HTTP/2: a graceful GOAWAY is taken out, wherever the network cuts, and floods end."""
 
+import httpcore
 import pytest
+import trio
+import trio.testing
 from hyperframe.frame import (
     DataFrame,
     GoAwayFrame,
@@ -19,6 +22,7 @@ from hermes_actors.consumer.senders.httpx.frames import (
     FrameFilter,
     TooManyFrames,
 )
+from hermes_actors.consumer.senders.httpx.net import EndpointStream
 
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 
@@ -29,6 +33,19 @@ def head(stream_id, flags=()):
 
 def goaway(last_stream_id, error_code=0):
     return GoAwayFrame(0, last_stream_id, error_code, b"why").serialize()
+
+
+class Wire(httpcore.AsyncNetworkStream):
+    """What comes from a peer that then is silent, and what is written to it."""
+
+    coming = written = b""
+
+    async def read(self, *_):
+        coming, self.coming = self.coming, b""
+        return coming or await trio.sleep_forever()
+
+    async def write(self, buffer, *_):
+        self.written += buffer
 
 
 @given(st.data())
@@ -51,6 +68,30 @@ def test_a_graceful_goaway_refuses_the_later_streams_and_touches_no_other(data):
     given_settings = SettingsFrame(0).serialize()
     assert kept == received.replace(goaway(3), refused).replace(given_settings, settings)
     assert heard == [1]
+
+
+async def test_a_stream_on_its_way_at_a_graceful_goaway_is_not_written_and_refused_at_once():
+    """Its headers are ready, and it waits for the turn to write while another one reads."""
+    wire = Wire()
+    stream, read = EndpointStream(wire, lambda: None), []
+    opening = PREFACE + SettingsFrame(0).serialize() + head(1)
+    await stream.write(opening)
+    wire.coming = goaway(1) + PingFrame(0, b"8 bytes!").serialize()
+
+    async def reader():
+        while True:
+            read.append(await stream.read(100))
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(reader)
+        await trio.testing.wait_all_tasks_blocked()
+        data = DataFrame(1, b"x").serialize()
+        await stream.write(head(3) + data + DataFrame(3, b"y").serialize())
+        await stream.write(DataFrame(3, flags=("END_STREAM",)).serialize())
+        await trio.testing.wait_all_tasks_blocked()
+        assert read[1:] == [RstStreamFrame(3, REFUSED_STREAM).serialize()]
+        assert wire.written == opening + data
+        nursery.cancel_scope.cancel()
 
 
 @pytest.mark.parametrize("frame", [goaway(3, 2), b"\0\0\1\7\0\0\0\0\0x"])

@@ -163,6 +163,42 @@ async def test_a_topic_with_a_json_schema_migrates_and_keeps_its_old_versions(ap
     assert (await api.post(REGISTRY, json_again)).status_code == 422
 
 
+async def test_who_brings_avro_to_a_json_topic_is_told_how_to_turn_it_to_avro(api):
+    await api.with_topic()
+    turn = "hermes topic update shop.orders contentType=AVRO migratedFromJsonType=true schema="
+    wrong = ({"type": "enum", "name": "E", "symbols": ["A"]}, record(AGE | {"type": "Unknown"}))
+    for schema in (FIRST, *wrong):
+        for answer in (
+            await save(api, schema),
+            await api.put("/topics/shop.orders", {"schema": json.dumps(schema)}),
+            await api.post(REGISTRY, {"schemaType": "JSON", "schema": json.dumps(schema)}),
+        ):
+            assert answer.status_code in (400, 422)
+            assert "it takes JSON Schema" in api.message(answer)
+            assert turn in api.message(answer)
+    assert (await save(api, {"type": "object"})).status_code == 201
+    assert turn in api.message(await api.post(REGISTRY, {"schema": json.dumps(FIRST)}))
+    made = await api.post("/topics", api.topic("shop.other", schema=json.dumps(FIRST)))
+    assert "create the topic with contentType AVRO" in api.message(made)
+
+
+async def test_who_brings_json_schema_to_an_avro_topic_is_told_that_it_takes_avro(shop):
+    schema = {"$schema": "http://json-schema.org/draft-07/schema#", "properties": {}}
+    text = json.dumps(schema)
+    other = shop.topic("shop.other", contentType="AVRO", schema=text)
+    for answer in (
+        await save(shop, schema),
+        await shop.put("/topics/shop.orders", {"schema": text}),
+        await shop.post(REGISTRY, {"schema": text}),
+        await shop.post("/topics", other),
+    ):
+        assert answer.status_code in (400, 422)
+        assert "An AVRO topic takes Avro schemas only" in shop.message(answer)
+    assert shop.message(await shop.post(REGISTRY, {"schemaType": "JSON", "schema": text})) == (
+        "Topic shop.orders is AVRO: its schemas must be Avro schemas"
+    )
+
+
 async def test_a_dry_run_takes_an_avro_schema_on_a_json_topic(api):
     await api.with_topic(jsonToAvroDryRun=True, schema=json.dumps(FIRST))
     (kept,) = api.metadata.catalog.schemas.values()

@@ -240,10 +240,3 @@ async def test_the_root_answers_and_subjects_are_listed_by_their_prefix(shop):
     for prefix, names in (("shop.", ["shop.orders"]), (":*:u", ["users"]), ("x", [])):
         answer = await shop.get(f"{ROOT}/subjects?subjectPrefix={prefix}")
         assert answer.json() == names
-
-
-async def test_who_posts_avro_to_a_json_topic_is_told_how_to_migrate_it(shop):
-    avro = {"type": "record", "name": "T", "fields": []}
-    answer = await shop.post("/topics/shop.orders/schema", avro)
-    assert answer.status_code == 400
-    assert "contentType=AVRO migratedFromJsonType=true" in answer.json()["message"]

@@ -43,10 +43,10 @@ async def test_what_is_to_be_expired_must_be_said_and_understood(desk, body, nam
 
 
 async def test_a_log_that_takes_no_mark_is_told_of(desk):
-    await desk.write(desk.letter(1))
-    desk.api.log.faults.unavailable_rate = 1.0
+    await desk.write(desk.letter(1, "dc2"), dc="dc2")
+    desk.remote.faults.unavailable_rate = 1.0
     answer = (await desk.api.post(f"{LETTERS}/expire", {"all": True})).json()
-    assert answer["unreachable"][0]["datacenter"] == "dc1"
+    assert answer["unreachable"][0]["datacenter"] == "dc2"
     assert answer["isComplete"] is False
 
 

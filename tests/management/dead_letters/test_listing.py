@@ -3,10 +3,11 @@
 import pytest
 from msgspec.structs import replace
 
-from hermes_actors.model.dead_letter import Mark, MarkKind, without_value
+from hermes_actors.log.base import TopicSettings
+from hermes_actors.model.dead_letter import Mark, MarkKind, letter_record, without_value
 from hermes_actors.model.record import Record
 from hermes_actors.model.topic import Ack
-from tests.management.dead_letters_scene import LETTERS, NAME, PATH, START_MS
+from tests.management.dead_letters_scene import LETTERS, NAME, PATH, START_MS, TOPIC
 
 
 async def test_without_a_dead_letter_topic_there_are_none(desk):
@@ -148,3 +149,47 @@ async def test_only_owners_and_administrators_see_dead_letters(desk):
             f"{LETTERS}/{verb}", {"all": True}, headers={"x-user": "mallory", "x-teams": "o"}
         )
         assert answer.status_code == 403
+
+
+async def test_the_letters_of_all_subscriptions_are_listed_to_who_manages_them(desk):
+    await desk.api.with_subscription("audit", owner={"source": "Plaintext", "id": "law"})
+    await desk.api.with_topic("shop.returns")
+    await desk.api.with_subscription("billing", "shop.returns")
+    await desk.write(desk.letter(2, incarnation=desk.live.incarnation + 1))
+    # Ids are the same for letters of several subscriptions about one message.
+    other = {"subscription": "shop.orders$audit", "reason": "expired"}
+    await desk.write(
+        desk.letter(0, **other), desk.letter(0), desk.letter(1), desk.letter(1, **other)
+    )
+    await desk.write(desk.letter(9, subscription="shop.gone$x"))
+    await desk.write(Mark(MarkKind.EXPIRED, (desk.id(0),), START_MS + 9))
+    returned = letter_record(desk.letter(4, "dc2", subscription="shop.returns$billing"))
+    await desk.remote.topics.create(TOPIC, TopicSettings(partitions=4))
+    await desk.remote.append(TOPIC, 0, [returned], Ack.ALL)
+
+    async def listed(user="admin", teams="", **parameters):
+        headers = {"x-user": user, "x-teams": teams}
+        answer = await desk.api.get("/dead-letters", params=parameters, headers=headers)
+        assert answer.status_code == 200, answer.text
+        found = answer.json()
+        return [
+            (each["topicName"], each["subscription"], each["offset"])
+            for each in found["deadLetters"]
+        ], found["isComplete"]
+
+    ours = ("shop.orders", "billing", 1)
+    audits = [("shop.orders", "audit", 1), ("shop.orders", "audit", 0)]
+    theirs = ("shop.returns", "billing", 4)
+    found, is_complete = await listed()
+    assert sorted(found) == sorted([ours, *audits, theirs])
+    assert is_complete
+    assert (await listed(limit="1"))[1] is False
+    assert await listed(reason="expired") == (audits, True)
+    assert await listed(messageId="m-4") == ([theirs], True)
+    assert await listed(topicName="shop.returns") == ([theirs], True)
+    assert (await listed("lee", "law"))[0] == audits
+    assert (await listed("mallory", "others"))[0] == []
+    desk.remote.faults.reads_failing = True
+    answer = (await desk.api.get("/dead-letters")).json()
+    assert [each["datacenter"] for each in answer["unreachable"]] == ["dc2"]
+    assert len(answer["deadLetters"]) == 3

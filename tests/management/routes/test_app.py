@@ -1,7 +1,9 @@
 """What holds for every route: errors, media types, CORS, the OpenAPI document, status."""
 
+import json
 from functools import partial
 
+import jsonschema_rs
 import pytest
 import trio
 import trio.testing
@@ -87,7 +89,8 @@ async def test_every_answer_carries_the_cors_headers(api, method, path):
     assert headers["access-control-allow-methods"] == "POST,PUT,GET,HEAD,DELETE"
     assert headers["access-control-max-age"] == "1209600"
     assert headers["access-control-allow-headers"] == (
-        "X-Requested-With, Content-Type, Accept, Origin, Authorization, Hermes-Admin-Password"
+        "X-Requested-With, Content-Type, Accept, Origin, Authorization, Hermes-Admin-Password, "
+        "Hermes-Change-Reason"
     )
 
 
@@ -135,6 +138,70 @@ async def test_the_openapi_document_is_valid_and_describes_every_route(
     text = (await api.get("/openapi.json")).text
     assert "http://" not in text
     assert "https://" not in text
+
+
+async def test_generators_of_clients_can_take_the_openapi_document(api):
+    document = (await api.get("/openapi.json")).json()
+    operations = [each for item in document["paths"].values() for each in item.values()]
+    names = [each["operationId"] for each in operations] + list(document["components"]["schemas"])
+    assert all(name.isidentifier() for name in names)
+    assert len({name.lower() for name in names}) == len(names)
+    assert list(document["paths"]) == sorted(document["paths"])
+    for operation in operations:
+        assert len(operation["tags"]) == 1
+        assert min(operation["responses"]) < "300"
+        assert operation["responses"].keys() >= {"4XX", "5XX"}
+        for each in operation.get("parameters", ()):
+            assert each["schema"].keys() & {"type", "$ref"}, each
+
+
+async def test_each_answer_is_as_the_openapi_document_says(api):
+    document = (await api.get("/openapi.json")).json()
+    avro = {"type": "record", "name": "Order", "fields": []}
+    await api.with_topic("shop.orders", schema='{"type": "object"}')
+    await api.with_topic("shop.plain")
+    await api.with_subscription()
+    provider = {"name": "sso", "tokenEndpoint": "http://x.test/", "clientId": "c"}
+    delays = {"tokenRequestInitialDelay": 1, "tokenRequestMaxDelay": 1, "requestTimeout": 100}
+    constraint = {"topicName": "shop.orders", "constraints": {"consumersNumber": 1}}
+    registry = "/schema-registry/subjects/{subject}"
+    letters = "/topics/{topic}/subscriptions/{name}/dead-letters"
+    asked = [(200, "get", path, None) for path, item in document["paths"].items() if "get" in item]
+    asked += [
+        (201, "post", "/oauth/providers", provider | delays | {"clientSecret": "s"}),
+        (201, "put", "/workload-constraints/topic", constraint),
+        (200, "put", "/workload-constraints/topic", constraint),
+        (200, "delete", "/workload-constraints/topic/{topic}", None),
+        (200, "put", "/topics/{topic}", {"description": "of old"}),
+        (200, "put", "/topics/{topic}/subscriptions/{name}/state", "SUSPENDED"),
+        (200, "post", letters + "/redrive", {"all": True, "dryRun": True}),
+        (200, "post", registry + "/versions", {"schema": json.dumps(avro)}),
+        (404, "post", registry, {"schema": '"int"'}),
+    ]
+    holds = {"topic": "shop.orders", "name": "billing", "group": "shop", "provider": "sso"}
+    holds |= {"source": "Plaintext", "owner": "sales", "subject": "users", "version": "1"}
+    holds |= {"index": "9", "letter": "1", "message_id": "m", "schema_id": "5", "dc": "dc1"}
+    admin = {"x-user": "admin"}
+    seen = []
+    for status, verb, path, body in sorted(asked, key=lambda each: each[1] == "get"):
+        answer = await api.client.request(verb, path.format(**holds), json=body, headers=admin)
+        seen.append(answer.status_code)
+        assert verb == "get" or answer.status_code == status, (path, answer.text)
+        responses = document["paths"][path][verb]["responses"]
+        told = responses.get(str(answer.status_code)) or responses[f"{answer.status_code // 100}XX"]
+        name = told.get("$ref", "").rpartition("/")[2]
+        content = document["components"]["responses"].get(name, told).get("content")
+        if content is None:
+            assert answer.content == b"", path
+            continue
+        media_type = answer.headers["content-type"].partition(";")[0]
+        schema = content[media_type]["schema"]
+        if media_type.endswith(("/json", "+json")):
+            jsonschema_rs.validate({**document, **schema}, answer.json())
+    assert seen.count(200) > 60
+    plain = await api.get("/topics/shop.plain/schema")
+    told = document["paths"]["/topics/{topic}/schema"]["get"]["responses"]
+    assert "content" not in told[str(plain.status_code)]
 
 
 async def test_the_openapi_document_asks_for_a_subscription_only_where_one_is_taken(api):

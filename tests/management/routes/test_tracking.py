@@ -11,7 +11,16 @@ async def test_a_message_is_looked_up_by_its_id_whatever_that_is(api, message_id
     assert answer.status_code == 200
     found = answer.json()
     assert found.pop("messageId") == message_id
-    assert found == {"events": [], "ended": [], "gaps": [], "leftOut": 0, "troubles": []}
+    assert found == {
+        "events": [],
+        "ended": [],
+        "gaps": [],
+        "leftOut": 0,
+        "troubles": [],
+        "deadLetters": [],
+        "spooled": [],
+        "searched": ["the open dead letters of your subscriptions (0)"],
+    }
 
 
 async def test_a_trace_for_a_subscription_that_is_not_there_is_refused_as_hermes_does(api):

@@ -23,6 +23,7 @@ STREAMS_MAX = 100
 
 _DATA, _HEADERS, _RST_STREAM, _SETTINGS, _GOAWAY = 0, 1, 3, 4, 7
 _END_STREAM = 1
+_STREAM_ID_MAX = 0x7FFF_FFFF
 _HEAD_BYTES = 9
 _CHANGED_BYTES_MAX = 16_384
 _PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
@@ -37,7 +38,8 @@ class FrameFilter:
 
     httpcore fails all streams of a connection at its first GOAWAY, and h2 reads nothing after it.
     So a GOAWAY without an error is hidden from them. Streams up to its last one go on; each later
-    stream gets a RST_STREAM with "refused" instead. `on_goaway` is called.
+    stream gets a RST_STREAM with "refused" instead, and is not written if it was still waiting for
+    that. `on_goaway` is called.
 
     httpcore opens one stream at a time until the peer announces its limit, which it need not do. So
     a limit is added to the peer's first settings.
@@ -46,21 +48,39 @@ class FrameFilter:
     def __init__(self, on_goaway: Callable[[], None]) -> None:
         self._on_goaway = on_goaway
         self._open: set[int] = set()
+        self._last_stream = _STREAM_ID_MAX
+        self._refusals = b""
         self._pending = b""
         self._skip_bytes = 0
         self._has_settings = False
         self._frames_left = FRAMES_AT_FIRST
 
-    def sent(self, data: bytes) -> None:
-        """Note the requests in these outgoing bytes, which are whole frames."""
+    def sent(self, data: bytes) -> bytes:
+        """Note the requests in these whole outgoing frames; return what to write of them."""
         at = len(_PREFACE) if data.startswith(_PREFACE) else 0
         while at + _HEAD_BYTES <= len(data):
-            kind = data[at + 3]
+            kind, stream_id = data[at + 3], _stream_id(data, at)
+            end = at + _HEAD_BYTES + int.from_bytes(data[at : at + 3], "big")
             if kind in (_DATA, _HEADERS):
                 self._frames_left = min(FRAMES_MAX, self._frames_left + FRAMES_OF_A_REQUEST)
             if kind == _HEADERS:
-                self._open.add(_stream_id(data, at))
-            at += _HEAD_BYTES + int.from_bytes(data[at : at + 3], "big")
+                self._open.add(stream_id)
+            if stream_id <= self._last_stream:
+                at = end
+                continue
+            data = data[:at] + data[end:]
+            self._refuse(stream_id)
+        return data
+
+    def take_refusals(self) -> bytes:
+        """Return what httpcore is to read before anything else, once."""
+        refusals, self._refusals = self._refusals, b""
+        return refusals
+
+    def _refuse(self, stream_id: int) -> None:
+        if stream_id in self._open:
+            self._open.discard(stream_id)
+            self._refusals += RstStreamFrame(stream_id, REFUSED_STREAM).serialize()
 
     def received(self, data: bytes) -> bytes:
         """The bytes that httpcore should read instead, possibly none. Raises TooManyFrames."""
@@ -110,7 +130,14 @@ class FrameFilter:
             if frame[3] == _GOAWAY:
                 goaway = GoAwayFrame(0)
                 goaway.parse_body(body)
-                return self._refusals(goaway.last_stream_id) if not goaway.error_code else frame
+                if goaway.error_code:
+                    return frame
+                self._on_goaway()
+                self._last_stream = min(self._last_stream, goaway.last_stream_id)
+                for each in sorted(self._open):
+                    if each > self._last_stream:
+                        self._refuse(each)
+                return self.take_refusals()
             self._has_settings = True
             settings = SettingsFrame(0)
             settings.parse_body(body)
@@ -120,12 +147,6 @@ class FrameFilter:
         settings.settings.setdefault(SettingsFrame.MAX_CONCURRENT_STREAMS, STREAMS_MAX)
         return settings.serialize()
 
-    def _refusals(self, last_stream_id: int) -> bytes:
-        self._on_goaway()
-        refused = sorted(each for each in self._open if each > last_stream_id)
-        self._open.difference_update(refused)
-        return b"".join(RstStreamFrame(each, REFUSED_STREAM).serialize() for each in refused)
-
 
 def _stream_id(data: bytes, at: int) -> int:
-    return int.from_bytes(data[at + 5 : at + _HEAD_BYTES], "big") & 0x7FFF_FFFF
+    return int.from_bytes(data[at + 5 : at + _HEAD_BYTES], "big") & _STREAM_ID_MAX

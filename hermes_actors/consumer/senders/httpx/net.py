@@ -84,7 +84,12 @@ def failure_of(error: Exception) -> Failure:
 
 
 def was_unprocessed(error: Exception) -> bool:
-    """True if the endpoint certainly has not processed the push, so that it may be sent again."""
+    """True if the endpoint certainly has not processed a push that has no answer, so that it may be
+    sent again.
+    """
+    if isinstance(error, h2.exceptions.ProtocolError):
+        # Another push broke off the connection while it was being opened.
+        return True
     # No stream was opened, or the request was not sent completely.
     unsent = (h2.exceptions.StreamClosedError, h2.exceptions.TooManyStreamsError)
     is_local = isinstance(error, httpcore.LocalProtocolError)
@@ -110,6 +115,8 @@ def said(error: BaseException) -> str:
     match error.args:
         case (h2.events.StreamReset(error_code=code),):
             return f"the server reset the stream (HTTP/2 error {code})"
+        case (h2.exceptions.StreamClosedError(),):
+            return "the server closed the stream"
         case (h2.events.ConnectionTerminated(error_code=code),):
             return f"the server ended the connection (GOAWAY, HTTP/2 error {code})"
     found: BaseException | None = error
@@ -215,6 +222,7 @@ class EndpointStream(httpcore.AsyncNetworkStream):
         self._stream = stream
         self._retire = retire
         self._frames: FrameFilter | None = None
+        self._reading = trio.CancelScope()
 
     async def read(
         self,
@@ -222,12 +230,18 @@ class EndpointStream(httpcore.AsyncNetworkStream):
         timeout: float | None = None,  # noqa: ASYNC109 -- httpcore's signature
     ) -> bytes:
         """Read a piece. Raises TooManyFrames."""
-        while True:
-            data = await self._stream.read(min(max_bytes, _READ_BYTES_MAX), timeout)
-            if self._frames is None or not data:
-                return data
-            if kept := self._frames.received(data):
+        size = min(max_bytes, _READ_BYTES_MAX)
+        while self._frames is not None:
+            if refusals := self._frames.take_refusals():
+                return refusals
+            data: bytes | None = None
+            with trio.CancelScope() as self._reading:
+                data = await self._stream.read(size, timeout)
+            if data == b"":
+                return self._frames.take_refusals()
+            if data and (kept := self._frames.received(data)):
                 return kept
+        return await self._stream.read(size, timeout)
 
     async def write(
         self,
@@ -238,7 +252,13 @@ class EndpointStream(httpcore.AsyncNetworkStream):
         if self._frames is None and buffer.startswith(_HTTP2_BEGINS):
             self._frames = FrameFilter(self._retire)
         if self._frames is not None:
-            self._frames.sent(buffer)
+            kept = self._frames.sent(buffer)
+            if kept is not buffer:
+                # The reader has to learn what is refused.
+                self._reading.cancel()
+            if not kept:
+                return
+            buffer = kept
         is_whole = False
         try:
             await self._stream.write(buffer, timeout)

@@ -37,7 +37,8 @@ PUSHES_MAX = 1_000
 LANES_MAX = 1_000
 """When so many lanes exist, idle ones are closed at once."""
 
-_REFUSALS_MAX = 3
+# A connection that takes few requests refuses the later ones of a burst, one time after the other.
+_REFUSALS_MAX = 10
 # HTTP/2 forbids these in a request.
 _NOT_IN_HTTP2 = frozenset((b"keep-alive", b"connection"))
 _DEFAULT_PORTS = {"http": 80, "https": 443}
@@ -193,7 +194,7 @@ class HttpxSender(Sender):
             is_ended = failure not in (Failure.IDLE, Failure.MALFORMED)
             silence = f"silent for {push.socket_timeout_ms / 1_000:g} s"
             outcome = _failure(failure, silence if failure is Failure.IDLE else said(error))
-            if was_unprocessed(error):
+            if progress.answer is None and was_unprocessed(error):
                 raise _Unsent(outcome) from error
             return outcome
         finally:

@@ -55,15 +55,20 @@ class Http1Connection:
         "_holds", "_is_bare", "_is_chunked", "_is_last", "_is_lost", "_is_refused", "_is_silent",
         "_is_taking", "_leaves_at_s", "_owed", "_reader", "_request", "_seen", "_served",
         "_since_s", "_steps_left", "_stopped_reading", "_unsent_bytes", "_unsent_since_s", "_wire",
-        "certificate", "due_s",
+        "address", "certificate", "due_s",
     )  # fmt: skip
 
     def __init__(
-        self, edge: Edge, wire: Wire, certificate: ClientCertificate | None = None
+        self,
+        edge: Edge,
+        wire: Wire,
+        certificate: ClientCertificate | None = None,
+        address: str = "",
     ) -> None:
         self._edge = edge
         self._wire = wire
         self.certificate = certificate
+        self.address = address
         self._reader = RequestReader(edge.heads)
         # The publish to be answered.
         self._owed: Pending | None = None

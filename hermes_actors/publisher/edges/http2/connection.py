@@ -35,11 +35,16 @@ class Http2Connection:
     """
 
     def __init__(
-        self, edge: Edge, wire: Wire, certificate: ClientCertificate | None = None
+        self,
+        edge: Edge,
+        wire: Wire,
+        certificate: ClientCertificate | None = None,
+        address: str = "",
     ) -> None:
         self.edge = edge
         self.wire = wire
         self.certificate = certificate
+        self.address = address
         self.streams: dict[int, Stream] = {}
         """The streams whose answers are not completely sent."""
         self.is_paused = self.is_lost = False

@@ -31,6 +31,7 @@ class Stream:
     ) -> None:
         self._connection = connection
         self.certificate = connection.certificate
+        self.address = connection.address
         self._id = stream_id
         self._request = request
         self._send = send
