@@ -84,7 +84,7 @@ def build_app(
         *probe_routes(parts.health, metrics),
     ]
 
-    # Now: later it would hold the loop.
+    # Created at the start, because it would block the loop later.
     described = document(routes)
 
     @get("/openapi.json", include_in_schema=False)

@@ -248,7 +248,7 @@ class Subscriptions:
         return live
 
     def managed_by(self, caller: Caller, topic: str | None = None) -> list[LiveSubscription]:
-        """Return the subscriptions, of one topic or of all, that the caller may manage."""
+        """The subscriptions that the caller may manage, of one topic or of all."""
         return [
             each
             for each in self._metadata.catalog.subscriptions.values()

@@ -18,7 +18,7 @@ JSON = "application/json"
 _PREFLIGHT_AGE_S = 1_209_600
 _METHODS = b"POST,PUT,GET,HEAD,DELETE"
 REASON_HEADER = "Hermes-Change-Reason"
-"""Why a caller changes something."""
+"""The header for the reason of a change."""
 
 _REQUEST_HEADERS = (
     "X-Requested-With, Content-Type, Accept, Origin, Authorization, Hermes-Admin-Password, "
