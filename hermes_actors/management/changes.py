@@ -83,4 +83,4 @@ class Changes:
 
 def contended() -> Unavailable:
     """The error after ATTEMPTS_MAX rejections."""
-    return Unavailable("Others kept changing the same thing; try again")
+    return Unavailable("Other changes of the same object kept coming first; try again")

@@ -73,7 +73,7 @@ def sole_authorization(lines: Sequence[str]) -> str:
     """
     if len(lines) > 1:
         raise Refused(
-            f"The request has {len(lines)} Authorization headers, and nobody can say which of them "
+            f"The request has {len(lines)} Authorization headers, and it is unclear which of them "
             "counts; send one"
         )
     return lines[0] if lines else ""

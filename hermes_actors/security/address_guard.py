@@ -1,4 +1,4 @@
-"""Decides which addresses may be pushed to, so that endpoints cannot reach the node's own network.
+"""Decides which addresses may be pushed to, so that endpoints cannot lead to internal services.
 
 The guard checks addresses, because the owner of a name can change its address at any time. Check
 the result of each look-up, and connect to exactly the address that was checked.

@@ -65,7 +65,7 @@ class Authenticator:
         except BadCredentials as error:
             raise self.refusal(str(error)) from error
         if credentials.authorization:
-            raise self.refusal("The Authorization header is of a scheme that is not taken here")
+            raise self.refusal("The scheme of the Authorization header is not accepted here")
         return None
 
     def refusal(self, reason: str) -> Unauthenticated:

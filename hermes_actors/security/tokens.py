@@ -61,7 +61,7 @@ def header_of(token: str, rules: TokenRules) -> TokenHeader:
         raise BadCredentials("The token is not a signed JSON Web Token") from None
     algorithm, key_id = header.get("alg"), header.get("kid")
     if not isinstance(algorithm, str) or algorithm not in rules.algorithms:
-        raise BadCredentials("The token's algorithm is not one that is taken here")
+        raise BadCredentials("The token's algorithm is not accepted here")
     return TokenHeader(algorithm, key_id)
 
 
@@ -94,7 +94,7 @@ def verify(
         except (ValueError, TypeError, RecursionError):
             raise BadCredentials("The token's payload cannot be read") from None
         return claims_of(payload, rules)
-    raise BadCredentials("The token's signature is not that of a key that is trusted here")
+    raise BadCredentials("The token's signature is not by a key that is trusted here")
 
 
 def claims_of(payload: Mapping[str, Any], rules: TokenRules) -> Claims:
@@ -119,7 +119,7 @@ def require_in_force(claims: Claims, now_s: float) -> None:
     if now_s >= claims.until_s:
         raise BadCredentials("The token has expired")
     if now_s < claims.from_s:
-        raise BadCredentials("The token is not in force yet (nbf or iat)")
+        raise BadCredentials("The token is not valid yet (nbf or iat)")
 
 
 def _time(payload: Mapping[str, Any], name: str) -> float | None:

@@ -86,7 +86,7 @@ class Watched(Generic[T]):
         trouble = await self._update()
         self._is_reading = False
         if trouble and trouble != self.trouble:
-            kept = "; what it held before stays in force" if self.is_known else ""
+            kept = "; the previous content stays in force" if self.is_known else ""
             _logger.error("%s: %s%s", self.name, trouble, kept)
         self.trouble = trouble
         waiting, self._waiting = self._waiting, []

@@ -112,7 +112,7 @@ class MetricPush:
             self.failed += points
         if self._is_failing == is_taken:
             self._is_failing = not is_taken
-            _logger.warning("the collector takes %s metrics", "the" if is_taken else "no")
+            _logger.warning("the collector %s metrics", "accepts" if is_taken else "rejects")
         return is_taken
 
     def _metrics(self, now_ns: int) -> Iterator[Metric]:

@@ -132,7 +132,7 @@ class Timer:
 
     def quantiles_s(self, quantiles: Sequence[float], now_s: float) -> list[float]:
         """Upper bounds of the quantiles (0…1) over the last minute, in seconds. NaN if nothing was
-        observed. Without a call in the last minute, they cover the time since the call before it.
+        observed. If the last call was longer ago, they cover the time since that call.
         """
         marks = self._marks
         while len(marks) > 1 and now_s - marks[1].at_s >= WINDOW_S:

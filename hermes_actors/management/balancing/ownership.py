@@ -116,7 +116,7 @@ class Balancing:
             raise Unavailable(f"Nothing is planned in {own} now: no consuming node takes part")
         if self._is_planning:
             # In a large cluster planning takes a second of CPU, which this node needs otherwise.
-            raise Unavailable("Somebody else's plan is being made; ask again")
+            raise Unavailable("Another plan is being made now; ask again")
         base = state.plan_offset
         self._is_planning = True
         try:

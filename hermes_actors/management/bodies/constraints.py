@@ -154,7 +154,7 @@ def topic_violations(topic: Topic) -> Iterator[str]:
 def _chaos(path: str, policy: ChaosPolicy) -> Iterator[str]:
     yield from within_ranges(path, policy)
     if not 0 <= policy.delay_from <= policy.delay_to:
-        # Without the path, because the text is Hermes' own and clients compare it.
+        # Without the path, because the text is Hermes' own and conformance tests compare it.
         yield _CHAOS_DELAYS
 
 

@@ -125,8 +125,8 @@ def unmask_endpoint(shown: str, old: str) -> str:
         if not password and each.is_masked:
             raise _refused(
                 mask_endpoint(shown),
-                f"{MASKED_PASSWORD} stands for the password of the same user at the same host "
-                "only; give the password",
+                f"{MASKED_PASSWORD} means the stored password, but only for the same user and "
+                "host; give the password",
             )
         unmasked.append(replace(each, password=password or "").text)
     return ";".join(unmasked)

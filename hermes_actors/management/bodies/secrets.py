@@ -82,8 +82,8 @@ def require_secrets_for_other_hosts(
     is_given = isinstance(given, str) and not any(each.is_masked for each in addresses_of(given))
     if has_other_hosts and not is_given and has_password_at_template(new.endpoint):
         raise Refused(
-            "Subscription.endpointAddressResolverMetadata.hosts: who changes where a password is "
-            "sent has to know it; give the endpoint with its password"
+            "Subscription.endpointAddressResolverMetadata.hosts changes where a password is sent, "
+            "so the password is needed; give the endpoint with its password"
         )
     places = {each.place for each in addresses_of(new.endpoint)}
     moves = has_other_hosts or not places <= {each.place for each in addresses_of(old.endpoint)}
@@ -94,8 +94,8 @@ def require_secrets_for_other_hosts(
     for header in new.headers:
         if is_secret_header(header.name) and (header.name, header.value) not in repeated:
             raise Refused(
-                f"Subscription.headers: who changes where {header.name} is sent has to know its "
-                "value; give the headers with their values"
+                f"Subscription.headers: the update changes where {header.name} is sent, so its "
+                "value is needed; give the headers with their values"
             )
 
 
@@ -118,7 +118,7 @@ def _taken(field: str, noun: str, left: list[str]) -> str:
     """Take the value for the next mask. Raises Refused if none is left."""
     if not left:
         raise Refused(
-            f"Subscription.{field}: {MASK} stands for a {noun} that is there already, and there "
-            f"is none; give the {noun}"
+            f"Subscription.{field}: {MASK} means the stored {noun}, but none is stored; give the "
+            f"{noun}"
         )
     return left.pop(0)

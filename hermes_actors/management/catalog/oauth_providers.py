@@ -85,8 +85,8 @@ class OAuthProviders:
             moves = new.token_endpoint != live.provider.token_endpoint
             if moves and wanted.get("clientSecret") is None:
                 raise Refused(
-                    "OAuthProvider.clientSecret: who changes tokenEndpoint, where it is sent, has "
-                    "to know it; give the secret"
+                    "OAuthProvider.clientSecret is needed to change tokenEndpoint, to which it is "
+                    "sent; give the secret"
                 )
             if new == live.provider:
                 return None
@@ -146,8 +146,8 @@ def _violations(provider: OAuthProvider, guard: AddressGuard) -> Iterator[str]:
         yield "OAuthProvider.clientId must not be empty"
     if provider.client_secret == MASK:
         yield (
-            f"OAuthProvider.clientSecret: {MASK} stands for a secret that is there "
-            "already, and there is none; give the secret"
+            f"OAuthProvider.clientSecret: {MASK} means the stored secret, but none is "
+            "stored; give the secret"
         )
     yield from within_ranges("OAuthProvider", provider)
 

@@ -60,7 +60,7 @@ _ENDS_TIMEOUT_S = 2.0
 
 
 class Subscriptions:
-    """The subscriptions of one datacentre's metadata. All methods are trio coroutines."""
+    """The subscriptions of one datacentre's metadata. Its coroutines run in trio."""
 
     def __init__(
         self,

@@ -54,7 +54,7 @@ from hermes_actors.runtime.turns import each_in_turns
 class Topics:
     """The topics of one datacentre's metadata, and their log topics in that datacentre's log.
 
-    All methods are trio coroutines.
+    Its coroutines run in trio.
     """
 
     def __init__(

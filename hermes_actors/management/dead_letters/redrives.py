@@ -88,8 +88,7 @@ class Redrives:
             return answer
         if not meant:
             raise _missing(
-                f"Subscription {live.name} has no open dead letters that are meant; "
-                "nothing was asked for"
+                f"Subscription {live.name} has no open dead letters that match; nothing was started"
             )
         await self._require_none_running(live)
 

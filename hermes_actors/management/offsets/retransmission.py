@@ -190,7 +190,9 @@ class Retransmissions:
                 live.incarnation,
                 live.topic_incarnation,
             ):
-                raise Unavailable(f"Subscription {live.name} was made anew meanwhile; try again")
+                raise Unavailable(
+                    f"Subscription {live.name} was deleted and created again meanwhile; try again"
+                )
             if latest.state is SubscriptionState.PENDING:
                 raise Refused(
                     f"Subscription {live.name} is PENDING: no consumer of it has started yet, so "

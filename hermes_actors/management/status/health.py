@@ -48,7 +48,7 @@ class NodeHealth:
         if self._replicator and not self._statuses.may_be_there(self._replicator):
             notices.append(
                 f"metadata.replicator: node '{self._replicator}' of {self._metadata.dc} is not "
-                "there, so what changes in other datacentres does not come here; start it, or name "
+                "there, so changes made in other datacentres do not arrive here; start it, or name "
                 f"another one in the configuration of every node of {self._metadata.dc}"
             )
         return {"status": "UP", "notices": notices} if notices else {"status": "UP"}
