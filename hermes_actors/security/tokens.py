@@ -119,7 +119,7 @@ def require_in_force(claims: Claims, now_s: float) -> None:
     if now_s >= claims.until_s:
         raise BadCredentials("The token has expired")
     if now_s < claims.from_s:
-        raise BadCredentials("The token is not valid yet (nbf or iat)")
+        raise BadCredentials("The token is not in force yet (nbf or iat)")
 
 
 def _time(payload: Mapping[str, Any], name: str) -> float | None:
