@@ -17,14 +17,14 @@ _ValueTest = Callable[[Any, LoopTime], bool]
 
 
 class _NoSuchField(Exception):
-    """The object has no such field, so the query leaves it out."""
+    """The object has no such field, so it does not fulfil the query."""
 
 
 class Query:
-    """The objects that fulfil all conditions of `{"query": {…}}`.
+    """The conditions in `{"query": {…}}`, all of which an object must fulfil.
 
-    Raises Refused for a query that is malformed: FORMAT_ERROR. `cpu_s` is the clock of the CPU
-    time that regular expressions may use.
+    Raises Refused: FORMAT_ERROR if the query is malformed, OTHER if a bound is not a number.
+    `cpu_s`: the CPU clock that limits regular expressions.
     """
 
     def __init__(self, body: Object, cpu_s: Callable[[], float]) -> None:
@@ -32,9 +32,7 @@ class Query:
         self._test = _all_of(_object(body.get("query"), "query"))
 
     def takes(self, found: Object) -> bool:
-        """True if the object fulfils the query. Raises Refused for a pattern that takes too long,
-        and for a bound that is no number.
-        """
+        """True if the object fulfils the query. Raises Refused if a pattern takes too long."""
         try:
             return self._test(found, LoopTime(self._cpu_s))
         except _NoSuchField:
@@ -122,7 +120,7 @@ def _equal(value: Any, wanted: Any) -> bool:
 
 
 def _is_beyond(value: Any, limit: float, order: str) -> bool:
-    """What is no number ("unavailable") counts as beyond any limit, as in Hermes."""
+    """Compare. A value that is not a number ("unavailable") is beyond any limit, as in Hermes."""
     number = _number(value)
     return number is None or (number > limit if order == "gt" else number < limit)
 
