@@ -67,7 +67,7 @@ def create(
         str | None, typer.Option(metavar="SOURCE:ID", show_default=OWNER_DEFAULT)
     ] = None,
     description: Annotated[str | None, typer.Option(metavar="TEXT")] = None,
-    tracking: Annotated[bool, typer.Option("--tracking", help="Record its events.")] = False,
+    tracking: Annotated[bool, typer.Option("--tracking", help="Record events.")] = False,
     fallback: Annotated[
         bool | None,
         typer.Option(

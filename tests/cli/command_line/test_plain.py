@@ -34,4 +34,4 @@ def test_the_usage_shows_what_is_required_plainly_and_what_is_not_in_brackets(he
 
 def test_the_help_of_a_flag_is_still_there(hermes) -> None:
     shown = " ".join(hermes("topic", "create", "--help").stdout.split())
-    assert "--tracking Record its events." in shown
+    assert "--tracking Record events." in shown
