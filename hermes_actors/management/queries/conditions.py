@@ -6,12 +6,19 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import msgspec
+
 from hermes_actors.errors import ErrorCode, Refused
 from hermes_actors.filters.failures import FilterInvalid, TooLong
 from hermes_actors.filters.loop_time import LoopTime
 from hermes_actors.filters.patterns import LOOP_SIZE_MAX, Pattern, is_for_loop
 
 Object = Mapping[str, Any]
+QUERY_BYTES_MAX = 8_192
+"""Maximum size of a query: its patterns are compiled on the loop, and each object is compared with
+all of it.
+"""
+_CPU_S_MAX = 2.0
 _Test = Callable[[Object, LoopTime], bool]
 _ValueTest = Callable[[Any, LoopTime], bool]
 
@@ -23,27 +30,32 @@ class _NoSuchField(Exception):
 class Query:
     """The objects that fulfil all conditions of `{"query": {…}}`.
 
-    Raises Refused for a query that is malformed: FORMAT_ERROR. `cpu_s` is the clock of the CPU
-    time that regular expressions may use.
+    Raises Refused for a query that is malformed or too large: FORMAT_ERROR. `cpu_s` is the clock of
+    the CPU time that a query may use.
     """
 
     def __init__(self, body: Object, cpu_s: Callable[[], float]) -> None:
         self._cpu_s = cpu_s
+        self._used_s = 0.0
+        if (size := len(msgspec.json.encode(body))) > QUERY_BYTES_MAX:
+            raise _malformed(f"has {size} bytes; the most is {QUERY_BYTES_MAX}, so ask in parts")
         self._test = _all_of(_object(body.get("query"), "query"))
 
     def takes(self, found: Object) -> bool:
-        """True if the object fulfils the query. Raises Refused for a pattern that takes too long,
-        and for a bound that is no number.
-        """
+        """True if the object fulfils the query. Raises Refused for a query that takes too long."""
+        time = LoopTime(self._cpu_s)
         try:
-            return self._test(found, LoopTime(self._cpu_s))
+            if self._used_s > _CPU_S_MAX:
+                raise TooLong
+            return self._test(found, time)
         except _NoSuchField:
             return False
         except TooLong as error:
-            raise Refused(
-                "query: a 'like' takes too long to match; use a simpler regular expression",
-                ErrorCode.FORMAT_ERROR,
+            raise _malformed(
+                "it takes too long; use fewer conditions or simpler regular expressions"
             ) from error
+        finally:
+            self._used_s += time.used_s()
 
 
 def _all_of(conditions: Object) -> _Test:
