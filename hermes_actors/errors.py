@@ -1,10 +1,10 @@
-"""Errors by what the caller does next: mend the request (Refused) or try again (Unavailable)."""
+"""Errors, by what the caller does next: correct the request (Refused) or retry (Unavailable)."""
 
 from enum import Enum
 
 
 class ErrorCode(Enum):
-    """The codes of Hermes' error bodies, each with its HTTP status."""
+    """The codes in Hermes' error bodies, each with its HTTP status."""
 
     def __init__(self, _ordinal: int, status: int) -> None:
         self.status = status
@@ -24,7 +24,7 @@ class ErrorCode(Enum):
     TOPIC_NOT_EXISTS = (20, 404)
     TOPIC_ALREADY_EXISTS = (21, 400)
     TOPIC_NOT_EMPTY = (22, 403)
-    # Hermes answers 400, not 404, and its clients branch on it.
+    # Hermes answers 400, not 404, and its clients depend on it.
     SUBSCRIPTION_NOT_EXISTS = (30, 400)
     SUBSCRIPTION_ALREADY_EXISTS = (31, 400)
     MOVING_SUBSCRIPTION_OFFSETS_VALIDATION_ERROR = (32, 400)
@@ -47,10 +47,10 @@ class ErrorCode(Enum):
 
 
 class HermesError(Exception):
-    """Any operating error of ours; programmer errors are asserts."""
+    """The base of all operating errors. Programming errors are asserts."""
 
     headers: tuple[tuple[str, str], ...] = ()
-    """Further headers of the answer: when to come back, say."""
+    """Further headers of the answer, for example when to retry."""
 
     def __init__(self, message: str, code: ErrorCode, status: int | None = None) -> None:
         super().__init__(message)
@@ -60,7 +60,7 @@ class HermesError(Exception):
 
 
 class Refused(HermesError):
-    """The request cannot succeed as it stands; the message says which field, why, what instead."""
+    """The request must be changed. The message names the field, the reason and the correction."""
 
     def __init__(
         self,
@@ -72,7 +72,7 @@ class Refused(HermesError):
 
 
 class Unavailable(HermesError):
-    """Nothing is wrong with the request; something of ours is down or full. Retriable."""
+    """The request is correct, but something in the broker is down or full. It may be retried."""
 
     def __init__(
         self,
@@ -84,18 +84,18 @@ class Unavailable(HermesError):
 
 
 class StartupError(HermesError):
-    """A process cannot start: one clear line for the operator, exit code 1."""
+    """The process cannot start. It prints the message and exits with code 1."""
 
     def __init__(self, message: str) -> None:
         super().__init__(message, ErrorCode.OTHER)
 
 
 class DamageFound(StartupError):
-    """Acknowledged messages are missing or damaged; the message says how many, and the way out."""
+    """Acknowledged messages are missing or damaged. The text gives their number and what to do."""
 
 
 class ConfigError(HermesError):
-    """The configuration is wrong; the message names the field, why, and what would be right."""
+    """The configuration is invalid. The message names the field, the reason and the correction."""
 
     def __init__(self, message: str) -> None:
         super().__init__(message, ErrorCode.VALIDATION_ERROR)

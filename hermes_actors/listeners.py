@@ -1,4 +1,4 @@
-"""A node with its sockets: listeners open, drain at the stop, close."""
+"""A node with its listening sockets: opened at the start, drained and closed at the stop."""
 
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -30,7 +30,7 @@ _logger = logging.getLogger(__name__)
 
 
 class Addresses(Struct, frozen=True, omit_defaults=True):
-    """Where a node listens, as base URLs; "" for what it does not serve."""
+    """The base URLs of a node. Empty string for listeners that it does not have."""
 
     dc: str
     publish: str = ""
@@ -49,13 +49,13 @@ async def serve_node(
 ) -> None:
     """Run a node with its listeners until `stop` is set, then drain it.
 
-    `task_status` is told the addresses once the node does its work, or when `stop` is set before
-    that. A node that cannot work yet (its log is away, say) listens all the same after two
-    seconds: its health and readiness say that it does not. Raises StartupError when a port is
-    taken, RestartIntensityExceeded when the node stays broken.
+    `task_status` gets the addresses once the node is ready, or when `stop` is set before. If the
+    node is not ready after two seconds (for example because its log is unavailable), it listens
+    nevertheless: then its health and readiness show the reason. Raises StartupError if a port is in
+    use, and RestartIntensityExceeded if the node does not recover.
     """
     async with open_node(config, environment) as node, AsyncExitStack() as listeners:
-        # The sockets are bound first, so that a port in use is known at once.
+        # The sockets are bound first, so that a port in use is reported at once.
         certificates = Metrics("hermes_certificate", meanings=CERTIFICATES)
         node.metrics.append(certificates)
         front = _Front(node, environment.clock, certificates)
@@ -80,7 +80,7 @@ async def serve_node(
 
 
 class _Front:
-    """A node's public listener: publishing, or its status pages alone."""
+    """A node's public listener: for publishing, or else for status pages only."""
 
     def __init__(self, node: Node, clock: Clock, certificates: Metrics) -> None:
         config = node.config
@@ -102,15 +102,15 @@ class _Front:
         self.status, _ = _urls(config.status.host, self._server)
 
     async def listen(self) -> None:
-        """Answer requests; publishes are refused until `open`."""
+        """Answer requests. Publishes are refused until `open`."""
         if not self._is_listening:
             self._is_listening = True
             await guest.call(self._server.start)
 
     async def open(self) -> None:
-        """Do what the node is there for."""
+        """Start working: accept publishes, and report ready."""
         if not self.status:
-            # Whoever finds the port open finds it answering publishes.
+            # In this order, so that an open port always accepts publishes.
             self.drain.open()
             await self.listen()
         else:
@@ -118,7 +118,7 @@ class _Front:
             self.drain.open()
 
     async def close(self) -> None:
-        """Stop listening, also when the node is cancelled."""
+        """Stop listening, also if the node is cancelled."""
         if self._is_listening:
             with trio.CancelScope(shield=True):
                 await guest.call(self._server.stop)
@@ -127,7 +127,7 @@ class _Front:
 async def _wait_prepared(
     node: Node, stop: trio.Event, on_patience_over: Callable[[], Awaitable[None]]
 ) -> bool:
-    """True once the node can do its work; False when asked to stop before that."""
+    """Wait until the node is ready (True) or asked to stop (False)."""
     is_prepared = False
     async with trio.open_nursery() as waiting:
 
@@ -155,8 +155,8 @@ async def _wait_prepared(
 async def _open_management(
     node: Node, clock: Clock, certificates: Metrics
 ) -> AsyncIterator[tuple[str, str]]:
-    """Serve the management API for the length of the block; gives its URLs, plain and by TLS, each
-    "" for what is not served.
+    """Serve the management API for the block. Yields its URLs, plain and with TLS; an empty string
+    for one that is not served.
     """
     if node.administration is None:
         yield "", ""
@@ -166,7 +166,7 @@ async def _open_management(
         app = build_app(node.administration, bridge, node.config, node.metrics)
         server = AsgiServer(
             app,
-            # Its own listener of the same kind; Hermes' limits do not apply to it.
+            # Settings of management's own listener; those of publishing do not apply.
             FrontendConfig(
                 host=config.host,
                 port=config.port,
@@ -186,14 +186,14 @@ async def _open_management(
         try:
             yield _urls(config.host, server)
         finally:
-            # Streams that are followed end with the bridge, so that the server need not wait.
+            # Closing the bridge ends open streams of messages, for which the server would wait.
             bridge.close()
             with trio.CancelScope(shield=True):
                 await guest.call(server.stop)
 
 
 def _renew(node: Node, server: HttpServer, listener: str, certificates: Metrics) -> None:
-    """Renew the listener's TLS when its files change."""
+    """Load the listener's certificate again when its files change."""
     tls = server.tls
     if tls is None:
         return
@@ -211,7 +211,7 @@ def _renew(node: Node, server: HttpServer, listener: str, certificates: Metrics)
 
 
 def _urls(host: str, server: HttpServer) -> tuple[str, str]:
-    """Its URLs, plain and by TLS, each "" for what is not served."""
+    """The server's URLs, plain and with TLS; an empty string for one that is not served."""
     shown = f"[{host}]" if ":" in host else host
     plain, tls = server.port, server.tls_port
     return (

@@ -40,7 +40,7 @@ from examples.flights.publishing import (  # noqa: E402
 from examples.flights.reconciling import reconcile  # noqa: E402
 from examples.flights.tables import show  # noqa: E402
 from examples.flights.verify import rows  # noqa: E402
-from hermes_actors.cli.publishing.publisher import Outcome, Unreachable  # noqa: E402
+from hermes_actors.cli.publishing.publisher import PublishResult, Unreachable  # noqa: E402
 from hermes_actors.runtime import guest  # noqa: E402
 from hermes_actors.runtime.clock import SystemClock  # noqa: E402
 
@@ -195,7 +195,7 @@ def demonstrate(
     return max(verify(options.limit, files), 0 if is_whole else 1)
 
 
-def ids_of(outcomes: list[Outcome]) -> set[str]:
+def ids_of(outcomes: list[PublishResult]) -> set[str]:
     """The ids of the accepted messages."""
     return {each.message_id for each in outcomes if each.is_accepted}
 

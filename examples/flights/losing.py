@@ -16,7 +16,7 @@ from rich.table import Table
 
 from examples.flights.deliveries import DeliveryFile
 from examples.flights.publishing import Datacentre, publish_all
-from hermes_actors.cli.publishing.publisher import Outcome, Unreachable
+from hermes_actors.cli.publishing.publisher import PublishResult, Unreachable
 from hermes_actors.runtime import guest
 from hermes_actors.runtime.clock import SystemClock
 
@@ -47,7 +47,7 @@ class Loss:
     before: Work
     after: Work
     seconds: float | None
-    outcomes: list[Outcome]
+    outcomes: list[PublishResult]
 
 
 def victim_of(ready: dict[str, Any], process: int) -> Victim | None:

@@ -18,9 +18,9 @@ from rich.progress import (
 
 from hermes_actors.cli.publishing.publisher import (
     BulkPublisher,
-    Outcome,
     OutgoingMessage,
     PublishPlan,
+    PublishResult,
     Unreachable,
 )
 from hermes_actors.runtime.clock import SystemClock, system_rng
@@ -94,7 +94,7 @@ async def publish_all(
     topic: str,
     console: Console,
     rate_per_s: float,
-) -> tuple[list[Outcome], float]:
+) -> tuple[list[PublishResult], float]:
     """Publish every row, distributed over its datacentre's frontends. Return the outcomes and
     seconds.
 
@@ -102,11 +102,11 @@ async def publish_all(
     Unreachable.
     """
     clock = SystemClock()
-    outcomes: list[Outcome] = []
+    outcomes: list[PublishResult] = []
     unreachable: list[Unreachable] = []
 
     async def publish_share(bars: Progress, bar: TaskID, url: str, share: Share) -> None:
-        def done(outcome: Outcome) -> None:
+        def done(outcome: PublishResult) -> None:
             outcomes.append(outcome)
             bars.advance(bar)
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from rich.console import Console
 
 from examples.flights.publishing import Datacentre
-from hermes_actors.cli.publishing.publisher import Outcome
+from hermes_actors.cli.publishing.publisher import PublishResult
 from hermes_local.failures import LaunchFailed
 
 SPARK = (sys.executable, "-m", "hermes_actors", "spark", "reconcile")
@@ -30,7 +30,7 @@ def spark_is_missing() -> str:
 def reconcile(
     dcs: Sequence[Datacentre],
     topic: str,
-    outcomes: Sequence[Outcome],
+    outcomes: Sequence[PublishResult],
     report: Path,
     console: Console,
 ) -> bool:

@@ -4,12 +4,12 @@ from rich.console import Console
 from rich.table import Table
 
 from examples.flights.deliveries import DeliveryFile
-from hermes_actors.cli.publishing.publisher import Outcome, percentile
+from hermes_actors.cli.publishing.publisher import PublishResult, percentile
 
 
 def show(
     console: Console,
-    outcomes: list[Outcome],
+    outcomes: list[PublishResult],
     seconds: float,
     rate_per_s: float,
     stored: dict[str, int | None],

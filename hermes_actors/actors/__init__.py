@@ -1,5 +1,5 @@
-"""The actor kernel: bounded mailboxes, a pure restart policy, a one-for-one supervisor.
+"""The actor kernel: bounded mailboxes, a pure restart policy, and a one-for-one supervisor.
 
-It imports trio only and knows nothing of Hermes. One-for-all is a trio nursery inside an actor;
-rest-for-one is nesting.
+It is independent of Hermes. For one-for-all supervision, use a trio nursery inside an actor; for
+rest-for-one, nest supervisors.
 """

@@ -1,7 +1,7 @@
-"""A bounded mailbox: many Refs send, one Inbox reads, and a full one says so.
+"""A bounded mailbox: many Refs send to it, one Inbox reads it, and a full one refuses messages.
 
-Data flows from left to right: Ref → mailbox → Inbox. Every operation that does not wait is safe to
-call from the asyncio side in guest mode too, because both loops share one thread.
+Data flows from left to right: Ref → mailbox → Inbox. Operations that do not wait may be called from
+the asyncio loop too, because both loops share one thread.
 """
 
 from collections import deque
@@ -14,11 +14,11 @@ M = TypeVar("M")
 
 
 class MailboxFull(Exception):
-    """The mailbox holds as many messages as it may: back-pressure, not loss. Nothing was added."""
+    """The mailbox is full (back-pressure). The message was not added."""
 
 
 class MailboxClosed(Exception):
-    """The actor behind this mailbox has been stopped for good. Nothing was added."""
+    """The actor of this mailbox is stopping or has ended. The message was not added."""
 
 
 class _Mailbox(Generic[M]):
@@ -48,7 +48,7 @@ class _Mailbox(Generic[M]):
 
 
 class Ref(Generic[M]):
-    """The sending end of a mailbox. Cheap to copy and to keep; never leaves the process."""
+    """The sending end of a mailbox. Cheap to copy and keep, valid in this process only."""
 
     __slots__ = ("_mailbox",)
 
@@ -61,19 +61,19 @@ class Ref(Generic[M]):
 
     @property
     def is_open(self) -> bool:
-        """False once the actor has been stopped for good."""
+        """False once the actor is asked to stop or has ended."""
         return not self._mailbox.closed
 
     def statistics(self) -> tuple[int, int]:
-        """(messages waiting, capacity)."""
+        """(number of queued messages, capacity)."""
         return len(self._mailbox.items), self._mailbox.capacity
 
 
 class Inbox(Generic[M]):
-    """The reading end of an actor's mailbox. `async for message in inbox` ends when the actor is
-    asked to stop.
+    """The reading end of an actor's mailbox. After a request to stop, `async for message in inbox`
+    ends once the queued messages have been read.
 
-    Messages that wait survive a restart of the actor; the actor's state does not.
+    Queued messages survive a restart of the actor, its state does not.
     """
 
     __slots__ = ("_mailbox",)
@@ -90,46 +90,46 @@ class Inbox(Generic[M]):
         return self.receive_nowait(1)[0]
 
     async def wait(self) -> bool:
-        """Wait until a message is there (True) or the actor is asked to stop (False).
+        """Wait until there is a message (True), or until the actor is asked to stop and the mailbox
+        is empty (False).
 
-        What waits when the stop comes is still handed out first. One task waits at a time: a
-        message wakes one, and a second one would take the first one's wake-up.
+        Only one task may wait at a time, because a message wakes only one.
         """
-        # Parking is a checkpoint too; a second one would cost a turn of the loop for each message.
+        # Parking is a checkpoint too. A second one would cost a turn of the loop per message.
         if self._mailbox.items or self._mailbox.closed:
             await trio.lowlevel.checkpoint()
         while not self._mailbox.items:
             if self._mailbox.closed:
                 return False
-            # Who was woken in vain and cancelled meanwhile does not count as a second one.
+            # A task that was woken without a message may be cancelled: not a second reader then.
             await trio.lowlevel.checkpoint_if_cancelled()
             assert not self._mailbox.readers, "an inbox has one reader"
             await self._mailbox.readers.park()
         return True
 
     def receive_nowait(self, count_max: int) -> list[M]:
-        """Take up to `count_max` of the messages that wait, oldest first; perhaps none."""
+        """Take up to `count_max` of the queued messages, oldest first. Empty if there are none."""
         items = self._mailbox.items
         count = min(count_max, len(items))
         return [items.popleft() for _ in range(count)]
 
     def drop_while(self, is_dropped: Callable[[M], bool]) -> None:
-        """Drop the oldest messages, up to the first for which this does not hold."""
+        """Drop the oldest messages, up to the first for which `is_dropped` is false."""
         items = self._mailbox.items
         while items and is_dropped(items[0]):
             items.popleft()
 
     @property
     def is_closed(self) -> bool:
-        """True once the actor is asked to stop; messages may still wait."""
+        """True once the actor is asked to stop. Messages may still be queued."""
         return self._mailbox.closed
 
     def close(self) -> None:
-        """Accept no more messages; the reader ends once it has read the waiting ones."""
+        """Accept no more messages. The reader ends once it has read the queued ones."""
         self._mailbox.close()
 
 
 def open_mailbox(capacity: int) -> tuple[Ref[M], Inbox[M]]:
-    """A mailbox for up to `capacity` waiting messages, as its two ends."""
+    """Create a mailbox for up to `capacity` messages, and return both its ends."""
     mailbox: _Mailbox[M] = _Mailbox(capacity)
     return Ref(mailbox), Inbox(mailbox)

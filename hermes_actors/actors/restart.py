@@ -1,8 +1,8 @@
-"""When to restart a failed actor, and when to give up. Pure: time and randomness are arguments.
+"""Decides when to restart an actor, and when to give up. Pure: time and randomness are arguments.
 
-The words are OTP's: kind, intensity, period. Intensity is counted for each child, because one
-supervisor has hundreds of unrelated tenants. The backoff is jittered so that actors that failed
-together do not come back together.
+The terms are OTP's: kind, intensity, period. Unlike in OTP, the intensity is counted per child,
+because one supervisor has hundreds of unrelated tenants. The backoff has jitter, so that actors
+that failed together do not restart together.
 """
 
 import random
@@ -14,19 +14,20 @@ from hermes_actors.runtime.backoff import backoff_s
 
 
 class RestartKind(Enum):
-    """The ends of an actor after which it is restarted: all, failures only, or none."""
+    """When an actor is restarted after it has ended."""
 
-    PERMANENT = "permanent"  # always restarted, also after a normal end
-    TRANSIENT = "transient"  # restarted after a failure only
-    TEMPORARY = "temporary"  # never restarted
+    PERMANENT = "permanent"  # always, also after a normal end
+    TRANSIENT = "transient"  # only after a failure
+    TEMPORARY = "temporary"  # never
 
 
 @dataclass(frozen=True)
 class RestartPolicy:
-    """How one child is restarted.
+    """The restart policy of one child.
 
-    `restarts_max` restarts within `period_s` are allowed, one more escalates; None never gives up.
-    The wait before the n-th restart in a row is drawn from [½, 1] × min(max, first × 2ⁿ).
+    `restarts_max` restarts within `period_s` are allowed, and one more escalates; None means no
+    limit. The wait before a restart is drawn from [½, 1] × min(max, first × 2ⁿ), after n restarts
+    in a row.
     """
 
     kind: RestartKind = RestartKind.TRANSIENT
@@ -42,14 +43,14 @@ class RestartPolicy:
 
 
 INFRASTRUCTURE = RestartPolicy(restarts_max=5, period_s=60.0, backoff_max_s=5.0)
-"""Escalates: what the whole node needs either comes back soon or takes the process down."""
+"""Escalates: if a part that the whole node needs does not recover, the process ends."""
 
 TENANT = RestartPolicy(restarts_max=None, backoff_max_s=300.0)
-"""Never gives up: one poisoned topic or subscription must not take a node down."""
+"""Never gives up: a broken topic or subscription must not take the node down."""
 
 
 class RestartHistory:
-    """The failures of one child, and the decision that follows from them."""
+    """Records the restarts of one child, and decides on the next one."""
 
     def __init__(self, policy: RestartPolicy) -> None:
         self._policy = policy
@@ -58,10 +59,8 @@ class RestartHistory:
         self._last_s: float | None = None
 
     def next_delay_s(self, now_s: float, *, failed: bool, rng: random.Random) -> float | None:
-        """The wait before the next start, or None when there shall be none.
-
-        None after a failure of a TEMPORARY child, or after more restarts than allowed; tell these
-        apart by `gave_up`.
+        """The wait before the next start, in seconds. None if the child is not restarted: its kind
+        forbids it, or the intensity is exceeded (`gave_up`).
         """
         policy = self._policy
         if policy.kind is RestartKind.TEMPORARY:
@@ -73,7 +72,7 @@ class RestartHistory:
         self._restarts.append(now_s)
         if policy.restarts_max is not None and len(self._restarts) > policy.restarts_max:
             return None
-        # The bounded list is what intensity needs; a child that never gives up needs no list.
+        # A child without a limit needs no list, which would grow.
         if policy.restarts_max is None:
             self._restarts.clear()
         if self._last_s is not None and now_s - self._last_s > max(
@@ -88,6 +87,6 @@ class RestartHistory:
 
     @property
     def gave_up(self) -> bool:
-        """True when the restart intensity was exceeded."""
+        """True if the restart intensity is exceeded."""
         maximum = self._policy.restarts_max
         return maximum is not None and len(self._restarts) > maximum

@@ -1,4 +1,6 @@
-"""A one-for-one supervisor: starts actors and tasks, restarts what fails, escalates the broken."""
+"""A one-for-one supervisor: runs actors and tasks, restarts them if they fail, and escalates if one
+fails too often.
+"""
 
 import math
 import random
@@ -16,14 +18,14 @@ M = TypeVar("M")
 
 
 class Actor(Protocol[M]):
-    """Anything that reads an inbox until it ends. State is made by the factory at each start."""
+    """Reads its inbox until the inbox ends. A factory makes a new actor at each start."""
 
     async def run(self, inbox: Inbox[M]) -> None:
-        """Work until the inbox ends (a stop), then put things away and return."""
+        """Work until the inbox ends (a stop), then clean up and return."""
 
 
 async def run_until(stop: trio.Event, *tasks: Callable[[], Awaitable[None]]) -> None:
-    """Run these together until the event, then cancel what still runs."""
+    """Run the tasks concurrently until the event is set, then cancel those still running."""
     async with trio.open_nursery() as nursery:
         for task in tasks:
             nursery.start_soon(task)
@@ -32,12 +34,14 @@ async def run_until(stop: trio.Event, *tasks: Callable[[], Awaitable[None]]) -> 
 
 
 class RestartIntensityExceeded(Exception):
-    """A child failed more often than its policy allows; its last error is the cause."""
+    """A child failed more often than its policy allows. Its last error is the cause."""
 
 
 @dataclass(frozen=True)
 class Crash:
-    """One failure of one child, for the log and the metrics. `delay_s` None: not restarted."""
+    """One failure of a child, for the log and the metrics. `delay_s`: the wait before its restart;
+    None if it is not restarted.
+    """
 
     name: str
     error: Exception
@@ -47,7 +51,7 @@ class Crash:
 @dataclass
 class _Child:
     run: Callable[[], Awaitable[None]]
-    """Runs the child once, from its start to its end."""
+    """Runs the child once, to its end."""
     ask_to_stop: Callable[[], None]
     messages_waiting: Callable[[], int]
     scope: trio.CancelScope = field(default_factory=trio.CancelScope)
@@ -77,9 +81,9 @@ class Supervisor:
         restart: RestartPolicy = INFRASTRUCTURE,
         mailbox_capacity: int = 1_000,
     ) -> Ref[M]:
-        """Start an actor under a name that no running child has; `make` is called at each start.
+        """Start an actor. No other child may have its name. `make` is called at each start.
 
-        The Ref stays the same over restarts.
+        The Ref remains valid across restarts.
         """
         ref: Ref[M]
         inbox: Inbox[M]
@@ -95,10 +99,9 @@ class Supervisor:
         *,
         restart: RestartPolicy = INFRASTRUCTURE,
     ) -> None:
-        """Start what is sent no messages, under a name that no running child has.
+        """Start a task, which has no mailbox. No other child may have its name.
 
-        `run` is called at each start, with the event that asks it to stop: it then puts things away
-        and returns.
+        `run` is called at each start. When its event is set, it must clean up and return.
         """
         stop = trio.Event()
         self._start(name, _Child(lambda: run(stop), stop.set, lambda: 0), restart)
@@ -109,9 +112,9 @@ class Supervisor:
         self._nursery.start_soon(self._supervise, name, child, restart, name=name)
 
     async def stop(self, name: str, *, grace_s: float = 10.0) -> None:
-        """Ask the child to stop, give it `grace_s` to put things away, then cancel it.
+        """Ask the child to stop, and cancel it after `grace_s`.
 
-        Returns when it is gone; at once when there is no such child.
+        Returns when the child has ended; at once if there is no such child.
         """
         child = self._children.get(name)
         if child is None:
@@ -119,7 +122,7 @@ class Supervisor:
         child.is_stopping = True
         child.ask_to_stop()
         if not child.is_running:
-            # It backs off (perhaps for minutes): there is nothing to put away.
+            # It is backing off, perhaps for minutes, and has nothing to clean up.
             child.scope.cancel()
         with trio.move_on_after(grace_s):
             await child.ended.wait()
@@ -127,22 +130,22 @@ class Supervisor:
         await child.ended.wait()
 
     def crash(self, name: str) -> None:
-        """Make a running child fail as if it had raised (fault injection); it is restarted."""
+        """Make a running child fail, for fault injection. It is then restarted by its policy."""
         child = self._children.get(name)
         if child is not None and child.is_running:
             child.scope.cancel()
 
     def is_running(self, name: str) -> bool:
-        """True while the child's `run` is executing; False while it backs off or is gone."""
+        """True while the child runs. False while it backs off or if it does not exist."""
         child = self._children.get(name)
         return child is not None and child.is_running
 
     def has(self, name: str) -> bool:
-        """True until the child is gone: also while it backs off or is being stopped."""
+        """True if the child exists, also while it backs off or is being stopped."""
         return name in self._children
 
     def statistics(self) -> dict[str, tuple[bool, int, int]]:
-        """For each child: (is running, restarts so far, messages waiting)."""
+        """For each child: (is running, number of restarts, number of queued messages)."""
         return {
             name: (child.is_running, child.restarts, child.messages_waiting())
             for name, child in self._children.items()
@@ -176,23 +179,23 @@ class Supervisor:
             child.ended.set()
 
     async def _run_once(self, name: str, child: _Child) -> Exception | None:
-        """Run the child once; return None after a normal end, else its error."""
+        """Run the child once. Returns None after a normal end, else its error."""
         child.scope = trio.CancelScope()
         child.is_running = True
         try:
             with child.scope:
                 await child.run()
-                # It ended before it could notice an injected crash, which still is a failure.
+                # It may have ended before it noticed an injected crash, which is a failure too.
                 if not child.scope.cancel_called or child.is_stopping:
                     return None
-            # The scope swallowed its own cancellation: a stop that ran out of grace, or `crash`.
+            # The scope was cancelled: by `crash`, or by `stop` after the grace period.
             return ActorCancelled("cancelled by its supervisor")
-        # The supervisor is the one place where every failure ends: that is its purpose.
+        # Every failure of a child ends here: that is the supervisor's purpose.
         except Exception as error:  # noqa: BLE001
             return error
         except BaseExceptionGroup as group:
-            # Cancelled from above while one of its tasks failed in putting things away: the
-            # failure is reported here, the cancellation goes on up.
+            # The child was cancelled from outside, and one of its tasks failed while cleaning up.
+            # Report the failure here, and raise the cancellation.
             cancelled, rest = group.split(trio.Cancelled)
             if cancelled is None or not isinstance(rest, Exception):
                 raise
@@ -207,32 +210,32 @@ class Supervisor:
             await trio.sleep(delay_s)
 
     def _escalate(self, name: str, error: Exception | None) -> None:
-        # Raised by open_supervisor, outside its nursery block: raised here, trio would wrap it in
-        # an ExceptionGroup and `except RestartIntensityExceeded` would miss it.
+        # open_supervisor raises it, outside its nursery. Raised here, trio would wrap it in an
+        # ExceptionGroup, and `except RestartIntensityExceeded` would not catch it.
         self.escalated = RestartIntensityExceeded(f"{name} failed too often: {error!r}")
         self.escalated.__cause__ = error
         self._nursery.cancel_scope.cancel()
 
 
 class ActorCancelled(Exception):
-    """The supervisor cancelled a child: a stop without grace left, or an injected crash."""
+    """The supervisor cancelled a child: its grace period was over, or a crash was injected."""
 
 
 @asynccontextmanager
 async def open_supervisor(
     rng: random.Random, on_crash: Callable[[Crash], None] = lambda _crash: None
 ) -> AsyncIterator[Supervisor]:
-    """A supervisor for the length of the block; its children are cancelled when the block ends.
+    """Open a supervisor for the block. Its children are cancelled when the block ends.
 
-    Raises RestartIntensityExceeded, after the block, when a child stays broken; else what the
-    block itself raised, never as a group.
+    Raises RestartIntensityExceeded if a child has escalated, else the error of the block. Neither
+    is wrapped in an exception group.
     """
     error: Exception | None = None
     async with trio.open_nursery() as nursery:
         supervisor = Supervisor(nursery, rng, on_crash)
         try:
             yield supervisor
-        # Raised again below, where trio does not wrap it.
+        # Raised below, outside the nursery, which would wrap it.
         except Exception as raised:  # noqa: BLE001
             error = raised
         finally:

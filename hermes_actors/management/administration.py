@@ -1,4 +1,4 @@
-"""All of management without HTTP: the parts that the REST routes are made of."""
+"""Management without HTTP: the parts that the REST routes call."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -57,12 +57,13 @@ from hermes_actors.tracking.reader import TrackingFollowing
 
 @dataclass(frozen=True)
 class ClusterView:
-    """A management node's view of the cluster beside its own datacentre's metadata and log.
+    """What a management node knows of the cluster beyond its own datacentre's metadata and log.
 
-    `datacenters` are all of the cluster; `remote_logs` are the others' logs, where dead letters lie
-    too. `status` is what readers of the nodes' status records fold into; without it there are no
-    metrics. `tracking` looks messages up. `coordinations` are those that this node follows, by
-    datacentre; `propose_plan` asks the planner what it would change now. `spool` is this node's.
+    `datacenters`: all datacentres of the cluster. `remote_logs`: the logs of the others, which hold
+    dead letters too. `status`: the fold of the nodes' status records; without it there are no
+    metrics. `tracking`: finds messages. `coordinations`: the coordination logs that this node
+    follows, by datacentre. `propose_plan`: asks the planner what it would change now.
+    `spool`: this node's spool.
     """
 
     datacenters: Sequence[str] = ()
@@ -77,16 +78,14 @@ class ClusterView:
 class Administration:
     """The parts that administer one datacentre's groups, topics and subscriptions.
 
-    `metadata` and `log` are that datacentre's. `security` tells who calls; without one everybody
-    is administrator. `notices` are what an operator should know of the node beside its metadata,
-    `probe` answers Kubernetes' probes of the node.
-    `ids` is what secrets are made of. `pool` runs what may take long of schemas and filters.
-    `try_push` pushes one message as consumers do.
-    `schemas` is what the node knows of them, by default what the metadata holds; with `registry`
-    they are kept there. What
-    the parts do is a trio coroutine each; those that change or read on a caller's behalf take the
-    caller first. Each raises Refused (mend the request) and
-    Unavailable (try again).
+    `metadata` and `log` are that datacentre's. `security` identifies callers; without it everybody
+    is an administrator. `notices` returns further warnings about this node. `probe` answers
+    Kubernetes' probes. `ids` generates secrets. `pool` runs slow work on schemas and filters.
+    `try_push` pushes one message as consumers do. `schemas` are the schemas that the node knows, by
+    default those in the metadata; with `registry` they are stored there.
+
+    The operations are trio coroutines. If the caller matters, it is the first argument. They raise
+    Refused (correct the request) and Unavailable (try again).
     """
 
     def __init__(

@@ -46,15 +46,14 @@ def build_app(
     config: Config,
     metrics: Sequence[Metrics] = (),
 ) -> AsgiApp:
-    """The ASGI app. All state is reached through `bridge`, so any server on this thread will do.
-
-    `metrics` is what `/status/prometheus` shows.
+    """The ASGI app. It works with any server on this thread, because it calls the parts through
+    `bridge`. `metrics` are shown at `/status/prometheus`.
     """
     management = config.management
     authentication = management.authentication
     trusted = list(management.trusted_origins)
     if management.cors_allowed_origin != ANY:
-        # Any page may read what everybody may; that does not make it one that may change it.
+        # "*" allows every page to read, but makes no page trusted for changes.
         trusted.append(management.cors_allowed_origin)
     gate = Gate(
         bridge,
@@ -85,7 +84,7 @@ def build_app(
         *probe_routes(parts.health, metrics),
     ]
 
-    # Now: later it would hold the loop.
+    # Created at the start, because it would block the loop later.
     described = document(routes)
 
     @get("/openapi.json", include_in_schema=False)
@@ -107,7 +106,7 @@ def _litestar(
         openapi_config=None,
         # The process configures logging; the framework would start a thread for it.
         logging_config=None,
-        # Bodies come in bounded already.
+        # The size of bodies is limited already.
         request_max_body_size=None,
         exception_handlers={
             HermesError: on_hermes_error,

@@ -1,6 +1,7 @@
-"""A change is decided on the folded catalog and made only if that catalog still holds.
+"""Makes changes to the metadata. A change is decided on the folded catalog, and has preconditions
+that reject it if the catalog has changed meanwhile.
 
-Whoever loses a race decides again on the new state, so that he gets the answer the rule gives.
+A rejected change is decided again on the new state, so the caller gets the correct error.
 """
 
 from collections.abc import Callable
@@ -31,13 +32,13 @@ class Changes:
         self._timeout_s = timeout_s
 
     def require_current(self) -> None:
-        """Raises Unavailable while the catalog does not follow its log: rules would be guesses."""
+        """Raises Unavailable while the catalog is not current, which the rules depend on."""
         health = self._metadata.health
         if not health.is_current:
             raise Unavailable(f"The metadata cannot be changed now: {health.reason}; try again")
 
     async def attempt(self, change: Change) -> ChangeOutcome:
-        """Make the change once: Accepted, or Rejected when it came too late.
+        """Make the change once. Returns Accepted, or Rejected if a precondition does not hold.
 
         A trio coroutine. Raises Unavailable (which may mean that the outcome is unknown) and
         Refused (too large).
@@ -45,9 +46,10 @@ class Changes:
         return await self._metadata.change(change, timeout_s=self._timeout_s)
 
     async def make(self, decide: Callable[[], Change | None]) -> None:
-        """Make what `decide` asks for; it is asked again after each lost race, None is nothing.
+        """Make the change that `decide` returns (None: no change). It is called again each time the
+        change is rejected.
 
-        A trio coroutine. Raises what `decide` raises, and what `attempt` does.
+        A trio coroutine. Raises the errors of `decide` and `attempt`.
         """
         for _ in range(ATTEMPTS_MAX):
             self.require_current()
@@ -59,8 +61,8 @@ class Changes:
     async def store(
         self, key: str, body: bytes | None, is_kept: Callable[[], bool] = lambda: False
     ) -> bool:
-        """Store a body under a key of `Catalog.others`, or delete it (None). Return whether the key
-        had one; if it had and `is_kept()`, it stays as it is. Raises as `make`.
+        """Store a body under a key of `Catalog.others`, or delete it (None). If the key has a body
+        and `is_kept()`, nothing changes. Returns True if the key had a body. Raises as `make`.
         """
         was_there = False
 
@@ -80,5 +82,5 @@ class Changes:
 
 
 def contended() -> Unavailable:
-    """Return the error for a caller who lost every race."""
-    return Unavailable("Others kept changing the same thing; try again")
+    """The error after ATTEMPTS_MAX rejections."""
+    return Unavailable("Other changes of the same object kept coming first; try again")

@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 import msgspec
 from msgspec import Struct
 
+from hermes_actors.metadata.audit import BROKER
 from hermes_actors.metadata.creation import Creation
 from hermes_actors.model.group import Group
 from hermes_actors.model.oauth import OAuthProvider
@@ -27,12 +28,12 @@ class UndecodableBody(Exception):
 
 
 class Suspension(Struct, frozen=True, rename="camel", omit_defaults=True):
-    """When a subscription was suspended, and by which account; `reason` is why the broker did it,
-    "" where it was a person.
+    """When a subscription was suspended, and by which account. `reason` is the broker's; empty
+    string if a person did it.
     """
 
     at_ms: int
-    by: str = "[broker]"
+    by: str = BROKER
     reason: str = ""
 
 

@@ -1,1 +1,1 @@
-"""Authentication and roles of callers: the same mechanisms for publishing and for management."""
+"""Authentication, with the same mechanisms for publishing and management, and the address guard."""

@@ -1,8 +1,7 @@
-"""Accounts and credentials: what a request shows of its author, and the seam that makes an account
-of it.
+"""Accounts, credentials, and the interface of mechanisms, which turn credentials into accounts.
 
-A mechanism is anything with `Mechanism`'s methods; those built in are Basic, bearer tokens and
-client certificates. No value here shows a secret in its text.
+The built-in mechanisms are Basic, bearer tokens and client certificates. No repr here shows a
+secret.
 """
 
 from collections.abc import Callable, Sequence
@@ -13,11 +12,13 @@ from msgspec import Struct
 from hermes_actors.errors import ErrorCode, HermesError, Refused
 
 PUBLISHER = "PUBLISHER"
-"""The role that an account needs to publish where a topic asks who publishes."""
+"""The role that an account needs to publish to a topic that requires authentication."""
 
 
 class Account(Struct, frozen=True):
-    """An author who has shown who he is. `roles` and `groups` are as his directory names them."""
+    """An authenticated author. `roles` and `groups` have the names of their source, for example a
+    token.
+    """
 
     name: str
     roles: frozenset[str] = frozenset()
@@ -34,15 +35,16 @@ class ClientCertificate(Struct, frozen=True):
 
 
 def no_header(_name: str) -> str:
-    """No header at all, for credentials that come without a request."""
+    """Empty string for every header, for credentials without a request."""
     return ""
 
 
 class Credentials(Struct, frozen=True):
-    """The credentials that one request shows.
+    """The credentials of one request.
 
-    `authorization` is that header, "" for none. `certificate` is the connection's, verified, None
-    for none. `header` gives any other header by its name in lower case, "" for none.
+    `authorization`: the Authorization header. `certificate`: the connection's verified client
+    certificate, None if there is none. `header`: returns any other header by its name in lower
+    case. A missing header is an empty string.
     """
 
     authorization: str = ""
@@ -50,39 +52,39 @@ class Credentials(Struct, frozen=True):
     header: Callable[[str], str] = no_header
 
     def __repr__(self) -> str:
-        # Without a parameter what stands for the scheme may be the secret.
+        # If there is only one word, it may be the secret rather than the scheme.
         scheme = self.scheme if self.parameter else ""
         return f"Credentials(scheme={scheme!r}, certificate={self.certificate is not None})"
 
     @property
     def scheme(self) -> str:
-        """The authorization's scheme in lower case; "" for none."""
+        """The scheme of the Authorization header, in lower case. Empty string if there is none."""
         return self.authorization.partition(" ")[0].lower()
 
     @property
     def parameter(self) -> str:
-        """The authorization without its scheme; "" for none."""
+        """The Authorization header without its scheme. Empty string if there is none."""
         return self.authorization.partition(" ")[2].strip()
 
 
 def sole_authorization(lines: Sequence[str]) -> str:
-    """A request's Authorization header, "" for none. Raises Refused (400) for several lines: a
-    proxy in front may have checked another one than the node would.
+    """A request's Authorization header; empty string if there is none. Raises Refused (400) if
+    there are several: a proxy might have checked another one than the node would.
     """
     if len(lines) > 1:
         raise Refused(
-            f"The request has {len(lines)} Authorization headers, and nobody can say which of them "
+            f"The request has {len(lines)} Authorization headers, and it is unclear which of them "
             "counts; send one"
         )
     return lines[0] if lines else ""
 
 
 class BadCredentials(Exception):
-    """The credentials do not hold. The message says why without quoting any of them."""
+    """The credentials are invalid. The message gives the reason without quoting them."""
 
 
 class Unauthenticated(HermesError):
-    """No account: credentials are missing or bad (401). Its headers say what would be taken."""
+    """Credentials are missing or invalid (401). The headers name the accepted schemes."""
 
     def __init__(self, message: str, challenges: tuple[str, ...]) -> None:
         super().__init__(message, ErrorCode.OTHER, 401)
@@ -90,25 +92,24 @@ class Unauthenticated(HermesError):
 
 
 class Mechanism(Protocol):
-    """One way to show who one is. Plug in your own with `security.plugins`.
+    """One way to authenticate. Add your own with `security.plugins`.
 
-    `identify` is awaited on the asyncio host loop (for publishing) and in trio (for management),
-    on one thread: wait with anyio only, and keep what takes more than some milliseconds in a
+    `identify` is awaited on the asyncio host loop (for publishing) and in trio (for management), in
+    the same thread. So wait with anyio only, and run work of more than a few milliseconds in a
     thread (`anyio.to_thread.run_sync`).
     """
 
     @property
     def challenge(self) -> str:
-        """The WWW-Authenticate value that asks for such credentials; "" when there is none."""
+        """The WWW-Authenticate value that asks for such credentials; may be an empty string."""
 
     async def identify(self, credentials: Credentials) -> Account | None:
-        """The account behind these credentials; None when they hold nothing of this kind.
+        """The account with these credentials. None if there are no credentials of this kind.
 
-        Raises BadCredentials for what is of this kind and does not hold, and Unavailable when
-        that cannot be said now.
+        Raises BadCredentials if they are invalid, and Unavailable if they cannot be checked now.
         """
 
     async def run(self) -> None:
-        """Do the background work for the node's life, in trio: read files again, fetch keys. It may
-        return at once. It is started again when it fails.
+        """Background work, for example reading files again or fetching keys. A trio coroutine that
+        runs as long as the node, or returns at once. It is restarted if it fails.
         """

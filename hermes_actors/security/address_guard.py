@@ -1,7 +1,7 @@
-"""Which addresses pushes may go to: no endpoint leads into what only the node itself may reach.
+"""Decides which addresses may be pushed to, so that endpoints cannot lead to internal services.
 
-The guard decides on addresses, not on names: a name means what its owner's DNS says at the moment.
-Ask after each look-up, and connect to the very address that was asked about.
+The guard checks addresses, because the owner of a name can change its address at any time. Check
+the result of each look-up, and connect to exactly the address that was checked.
 """
 
 import ipaddress
@@ -25,7 +25,7 @@ _PRIVATE: tuple[Network, ...] = tuple(
     for each in ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "100.64.0.0/10", "fc00::/7")
 )
 _TRANSLATED: tuple[Network, ...] = tuple(
-    # A gateway may turn these into IPv4 addresses, private ones too.
+    # A gateway may translate these into IPv4 addresses, also private ones.
     ipaddress.ip_network(each)
     for each in ("64:ff9b::/96", "64:ff9b:1::/48", "::/96")
 )
@@ -33,7 +33,7 @@ _LOOPBACK_HINT = "consumers.endpoints.allow_loopback is off"
 
 
 class AddressGuard:
-    """The rules of one configuration, which has checked its networks and hosts."""
+    """The rules of a configuration whose networks and hosts have been validated."""
 
     def __init__(self, config: EndpointsConfig) -> None:
         self._allow_loopback = config.allow_loopback
@@ -44,12 +44,12 @@ class AddressGuard:
         self._denied_hosts = [_normal(each) for each in config.denied_hosts]
 
     def refusal(self, host: str, address: str) -> str:
-        """Why a push to `host` may not go to this address of it; "" when it may.
+        """Why pushes to this address are forbidden. Empty string if they are allowed.
 
-        `host` is the endpoint's name (or address), `address` what it was resolved to.
+        `host`: the endpoint's host name or address. `address`: the result of its look-up.
         """
         try:
-            # A zone, as in fd00:ec2::254%1, does not change where an address leads.
+            # The zone (fd00:ec2::254%1) does not matter for the rules.
             found = _reached(ipaddress.ip_address(address.partition("%")[0]))
         except ValueError:
             return f"{host} ({address}) is no IP address"
@@ -64,8 +64,8 @@ class AddressGuard:
         return f"{shown} {problem}"
 
     def refusal_of_host(self, host: str) -> str:
-        """Why no push to this host is possible, as far as its name or literal address says; "" when
-        only a look-up can tell.
+        """Why pushes to this host are forbidden, without a look-up of its name. Empty string if
+        they are allowed, or if that depends on the look-up.
         """
         literal = literal_address(host)
         if literal is not None:
@@ -107,7 +107,7 @@ class AddressGuard:
 
 
 def _never(address: Address) -> str:
-    """What kind of address it is, if nothing is pushed to it whatever is configured."""
+    """The kind of address, if it is forbidden under any configuration. Else an empty string."""
     if address in _METADATA:
         return "the metadata service of a cloud"
     if address.is_link_local:
@@ -124,7 +124,7 @@ def _never(address: Address) -> str:
 
 
 def _reached(address: Address) -> Address:
-    """The address that a connection to this one leads to."""
+    """The IPv4 address embedded in an IPv6 one, if there is one; else the address itself."""
     if not isinstance(address, ipaddress.IPv6Address):
         return address
     _server, teredo_client = address.teredo or (None, None)
@@ -132,9 +132,9 @@ def _reached(address: Address) -> Address:
 
 
 def literal_address(host: str) -> Address | None:
-    """The address that a host is when it is no name, in any of the forms that `connect` reads.
+    """Parse a host as a literal address, in all forms that `connect` accepts. None for a name.
 
-    `127.1`, `0x7f.1` and `2130706433` are 127.0.0.1 to the C library.
+    For the C library `127.1`, `0x7f.1` and `2130706433` are 127.0.0.1.
     """
     try:
         return ipaddress.ip_address(host.strip("[]"))
@@ -152,12 +152,14 @@ def _normal(host: str) -> str:
     host = host.lower().removesuffix(".")
     if host.isascii():
         return host
-    # As an endpoint's own name is written.
+    # Patterns and endpoints are compared in ASCII.
     return host.encode("idna").decode("ascii")
 
 
 def matches_host(host: str, patterns: Iterable[str]) -> bool:
-    """True for a host that is one of these in lower case, or below one written `*.example.com`."""
+    """True if the host is one of the patterns, or below one such as `*.example.com`. The patterns
+    must be in lower case.
+    """
     name = _normal(host)
     return any(
         name == pattern or (pattern.startswith("*.") and name.endswith(pattern[1:]))

@@ -1,4 +1,4 @@
-"""The mechanisms of one node: the first that knows the credentials decides."""
+"""The mechanisms of one node. The first one that recognises the credentials decides."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -25,9 +25,10 @@ SECURITY = meanings(
 
 
 class Authenticator:
-    """Identifies authors by the given mechanisms, asked in their order. See `open_authenticator`.
+    """Identifies authors with the given mechanisms, in this order. See `open_authenticator`.
 
-    `metrics` has the prefix `hermes_security`; `watched` is what the mechanisms read again.
+    `metrics` has the prefix `hermes_security`. `watched`: the files and URLs that the mechanisms
+    watch.
     """
 
     def __init__(
@@ -46,16 +47,14 @@ class Authenticator:
 
     @property
     def challenges(self) -> tuple[str, ...]:
-        """Give the credentials to ask for, one WWW-Authenticate header for each mechanism that has
-        one.
-        """
+        """The WWW-Authenticate headers of the mechanisms."""
         return tuple(each.challenge for each in self._mechanisms if each.challenge)
 
     async def identify(self, credentials: Credentials) -> Account | None:
-        """The account; None when the request shows no credentials.
+        """The account; None if the request has no credentials. May be awaited on either loop.
 
-        Raises Unauthenticated (401) when they do not hold or no mechanism knows their scheme,
-        and Unavailable (503) when nobody can say now. On either loop.
+        Raises Unauthenticated (401) if they are invalid or no mechanism knows their scheme, and
+        Unavailable (503) if they cannot be checked now.
         """
         try:
             for mechanism in self._mechanisms:
@@ -66,24 +65,24 @@ class Authenticator:
         except BadCredentials as error:
             raise self.refusal(str(error)) from error
         if credentials.authorization:
-            raise self.refusal("The Authorization header is of a scheme that is not taken here")
+            raise self.refusal("The scheme of the Authorization header is not accepted here")
         return None
 
     def refusal(self, reason: str) -> Unauthenticated:
-        """The error for missing or bad credentials; counts it."""
+        """The error for missing or invalid credentials. It is counted."""
         self._refused.add()
         return Unauthenticated(reason, self.challenges)
 
     def start(self, supervisor: Supervisor) -> None:
-        """Start the mechanisms' background work, a task for each.
+        """Start the mechanisms' background work, one task each.
 
-        One that stays broken, a plug-in whose directory is away, takes neither the others nor the
-        node down.
+        A mechanism that keeps failing, for example a plug-in whose directory service is down, does
+        not affect the others or the node.
         """
         for place, mechanism in enumerate(self._mechanisms):
             supervisor.start_task(f"security-{place}", partial(_run, mechanism), restart=TENANT)
 
 
 async def _run(mechanism: Mechanism, _stop: trio.Event) -> None:
-    # It ends by itself, or is cancelled.
+    # It needs no event to stop: it ends by itself, or is cancelled.
     await mechanism.run()

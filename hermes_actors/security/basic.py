@@ -12,7 +12,9 @@ _WRONG = "The user's name or password is wrong"
 
 
 class BasicMechanism:
-    """Name and password against the users file; how long it takes tells nothing of the name."""
+    """Checks name and password by the users file. The time it takes does not reveal if a user of
+    that name exists.
+    """
 
     def __init__(self, realm: str, users: Watched[Users], checks: PasswordChecks) -> None:
         self.challenge = f'Basic realm="{realm}", charset="UTF-8"'
@@ -41,7 +43,7 @@ def _parsed(parameter: str) -> tuple[str, str]:
     try:
         text = base64.b64decode(parameter, validate=True).decode()
     except (binascii.Error, ValueError):
-        # Without its cause, whose text may hold what was sent.
+        # Without the cause, whose text may quote the credentials.
         raise BadCredentials("Basic credentials are base64 of name:password in UTF-8") from None
     name, colon, password = text.partition(":")
     if not colon:

@@ -1,4 +1,4 @@
-"""Bearer tokens (RFC 6750): JSON Web Tokens, signed by a key of the configured set."""
+"""Bearer tokens (RFC 6750): JSON Web Tokens signed with a key of the configured set."""
 
 import hashlib
 from collections import OrderedDict
@@ -21,10 +21,10 @@ _DIGEST_BYTES = 32
 
 
 class BearerMechanism:
-    """Tokens by the given keys and rules.
+    """Checks tokens with the given keys and rules.
 
-    A token that was verified is remembered by a digest under `secret`, until it expires or the keys
-    change.
+    Verified tokens are remembered until they expire or the keys change, as digests keyed with
+    `secret`.
     """
 
     def __init__(
@@ -52,7 +52,7 @@ class BearerMechanism:
             token.encode("utf-8", "surrogatepass"), digest_size=_DIGEST_BYTES, key=self._secret
         ).digest()
         if self._generation != self._keys.changes:
-            # A key may have been taken out of the set because it was stolen.
+            # A key may have been removed because it was stolen.
             self._generation = self._keys.changes
             self._remembered.clear()
         claims = self._remembered.get(digest)
@@ -66,7 +66,7 @@ class BearerMechanism:
         return claims.account
 
     async def run(self) -> None:
-        """Keep the keys fresh. A trio coroutine."""
+        """Watch the keys. A trio coroutine."""
         await self._keys.run()
 
     async def _verified(self, token: str) -> Claims:

@@ -1,4 +1,4 @@
-"""Client certificates: who holds one that the listener has verified."""
+"""Authentication with client certificates, which the listener has verified."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, Literal
@@ -15,7 +15,7 @@ NameFrom = Literal["common_name", "dns", "uri", "email"]
 
 
 def client_certificate(peer: Mapping[str, Any] | None) -> ClientCertificate | None:
-    """Read Python's `SSLSocket.getpeercert()` of a verified certificate; None for none."""
+    """The names in the result of `SSLSocket.getpeercert()`. None without a certificate."""
     if not peer:
         return None
     common_names = [
@@ -26,7 +26,7 @@ def client_certificate(peer: Mapping[str, Any] | None) -> ClientCertificate | No
         if kind in names and isinstance(value, str):
             names[kind].append(value)
     return ClientCertificate(
-        # The most specific one stands last.
+        # The last one is the most specific.
         common_names[-1] if common_names else "",
         tuple(names["DNS"]),
         tuple(names["URI"]),
@@ -35,10 +35,11 @@ def client_certificate(peer: Mapping[str, Any] | None) -> ClientCertificate | No
 
 
 class CertificateMechanism:
-    """The holder of the connection's certificate, when the request has no Authorization header.
+    """Identifies the holder of the connection's certificate, if the request has no Authorization
+    header.
 
-    `name_from` says which of the certificate's names is the account's. Each holder gets `roles`;
-    a user of that name in the users file adds his roles and groups.
+    `name_from`: the name in the certificate that becomes the account's. Each account gets `roles`,
+    and the roles and groups of the user of that name in the users file, if there is one.
     """
 
     challenge = ""
@@ -51,7 +52,9 @@ class CertificateMechanism:
         self._users = users
 
     async def identify(self, credentials: Credentials) -> Account | None:
-        """The holder; None without a certificate. Raises BadCredentials for one without a name."""
+        """The holder's account. None without a certificate or with an Authorization header. Raises
+        BadCredentials if the certificate lacks the name.
+        """
         certificate = credentials.certificate
         if certificate is None or credentials.authorization:
             return None
@@ -66,7 +69,7 @@ class CertificateMechanism:
         return Account(name, user.roles | self._roles, user.groups)
 
     async def run(self) -> None:
-        """Do nothing: the listener verifies the certificates."""
+        """Do nothing, because the listener verifies certificates."""
 
 
 def _name(certificate: ClientCertificate, name_from: NameFrom) -> str:

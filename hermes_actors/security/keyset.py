@@ -1,7 +1,7 @@
-"""A JSON Web Key Set (RFC 7517) as the keys that may verify a token. Pure.
+"""Parses a JSON Web Key Set (RFC 7517) and finds the keys for a token. Pure.
 
-PyJWT reads the set and leaves out keys that it cannot use. A key verifies with the algorithms of
-its kind only: a token's header cannot turn an RSA key into an HMAC secret.
+PyJWT parses the set, without keys that it cannot use. A key is used with the algorithms of its kind
+only, so a token's header cannot turn an RSA key into an HMAC secret.
 """
 
 from typing import Any
@@ -18,7 +18,7 @@ _OF_KIND = {"RS": _RSA, "PS": _RSA, "HS": ("HS256", "HS384", "HS512")}
 
 
 class VerificationKey(Struct, frozen=True):
-    """One key. `key_id` is "" when the set gives none."""
+    """One key. `key_id` is empty if the set has none."""
 
     key_id: str
     algorithms: tuple[str, ...]
@@ -29,7 +29,7 @@ class VerificationKey(Struct, frozen=True):
 
 
 class KeySet:
-    """Keys to verify with, found by what a token's header says."""
+    """The keys that verify tokens, looked up by a token's header."""
 
     def __init__(self, keys: list[VerificationKey]) -> None:
         self._keys = keys
@@ -38,7 +38,7 @@ class KeySet:
         return len(self._keys)
 
     def candidates(self, key_id: str | None, algorithm: str) -> list[VerificationKey]:
-        """The keys that may have signed a token of this header; without an id a few are tried."""
+        """The keys that may have signed a token with this header: without an id, the first few."""
         fitting = [each for each in self._keys if algorithm in each.algorithms]
         if key_id is None:
             return fitting[:_WITHOUT_ID_MAX]
@@ -49,10 +49,10 @@ NO_KEYS = KeySet([])
 
 
 def parse_key_set(content: bytes) -> KeySet:
-    """The usable keys. Raises WrongFile for content that is no key set or holds no usable key."""
+    """Parse a key set. Raises WrongFile if it is not one, or has no usable key."""
     try:
         found = jwt.PyJWKSet.from_json(content.decode()).keys
-    # Beside its own errors PyJWT lets those of broken sets and keys through.
+    # For broken sets and keys PyJWT raises more than its own errors.
     except (jwt.PyJWTError, ValueError, TypeError, KeyError, AttributeError, RecursionError):
         raise WrongFile("is no JSON Web Key Set with a key that verifies signatures") from None
     if len(found) > KEYS_MAX:
@@ -64,8 +64,8 @@ def parse_key_set(content: bytes) -> KeySet:
 
 
 def _usable(key: jwt.PyJWK) -> VerificationKey:
-    # PyJWT gives each key one algorithm, its own or the first of its kind.
+    # PyJWT gives each key only one algorithm: its own or the first of its kind.
     algorithms = _OF_KIND.get(key.algorithm_name[:2], (key.algorithm_name,))
-    # A set that holds private keys is a mistake elsewhere; here nothing is ever signed.
+    # If the set has private keys by mistake, keep only their public parts.
     material = key.key.public_key() if hasattr(key.key, "public_key") else key.key
     return VerificationKey(key.key_id or "", algorithms, material)

@@ -1,4 +1,4 @@
-"""The mechanisms that a configuration asks for, with their files read."""
+"""Creates the mechanisms of a configuration, and reads their files."""
 
 import ssl
 from typing import Any
@@ -25,7 +25,7 @@ _MECHANISM_PARTS = ("identify", "run", "challenge")
 
 
 class PluginContext(Struct, frozen=True):
-    """The parts of a node that a plug-in may use: its configured realm, clocks and random ids."""
+    """The parts of a node that a plug-in may use: the configured realm, a clock, random ids."""
 
     realm: str
     clock: Clock
@@ -35,10 +35,10 @@ class PluginContext(Struct, frozen=True):
 async def open_authenticator(
     config: SecurityConfig, clock: Clock, ids: IdSource, pool: WorkerPool
 ) -> Authenticator:
-    """The configured mechanisms, asked in the order Basic, Bearer, plug-ins, certificate.
+    """The configured mechanisms, in the order Basic, Bearer, plug-ins, certificates.
 
-    A trio coroutine. Whoever opens it calls `Authenticator.start`. Raises StartupError
-    when a file cannot be read or a plug-in cannot be loaded.
+    A trio coroutine. The caller must then call `Authenticator.start`. Raises StartupError if a file
+    cannot be read or a plug-in cannot be loaded.
     """
     mechanisms: list[Mechanism] = []
     watched: list[Watched[Any]] = []
@@ -110,7 +110,7 @@ def _rules(config: JwtConfig) -> TokenRules:
 
 
 def _secret(ids: IdSource) -> bytes:
-    """Random bytes that no other process has: two ids hold 244 random bits."""
+    """A random secret of this process. Two ids have 244 random bits."""
     return (ids.message_id() + ids.message_id()).encode()
 
 

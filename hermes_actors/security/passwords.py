@@ -1,4 +1,4 @@
-"""Passwords: hashed by argon2id, checked in the node's workers, remembered without their text."""
+"""Passwords: hashed with argon2id, checked in the node's workers, and remembered as digests."""
 
 import hashlib
 from collections import OrderedDict
@@ -20,7 +20,7 @@ _DUMMY_HASH = "A" * 43
 
 
 def hash_password(password: str) -> str:
-    """The argon2id hash of a password, with a new salt, in argon2's text form."""
+    """The argon2id hash of a password with a new salt, in argon2's text form."""
     return argon2.PasswordHasher().hash(password)
 
 
@@ -34,7 +34,7 @@ def is_hash(text: str) -> bool:
 
 
 def costliest(hashes: list[str]) -> str:
-    """A hash that no password has, as costly to check as the costliest of these."""
+    """A hash that no password matches. Checking it costs as much as the costliest of these."""
     default = argon2.PasswordHasher()
     cost = (default.memory_cost, default.time_cost, default.parallelism)
     found = [argon2.extract_parameters(each) for each in hashes]
@@ -46,21 +46,21 @@ def costliest(hashes: list[str]) -> str:
 
 
 class PasswordChecks:
-    """Checks passwords against hashes in a pool of workers, on either loop.
+    """Checks passwords in a pool of workers. May be awaited on either loop.
 
-    A right password is remembered by a digest under `secret`, some random bytes.
+    Correct passwords are remembered as digests keyed with `secret`, which must be random.
     """
 
     def __init__(self, secret: bytes, pool: WorkerPool) -> None:
         self._secret = hashlib.blake2b(secret, digest_size=_DIGEST_BYTES).digest()
         self._pool = pool
         self._right: OrderedDict[bytes, None] = OrderedDict()
-        # A fleet that starts brings the same password many times at once.
+        # Clients that start together send the same password many times: check it once.
         self._waiting: dict[bytes, list[Callable[[Any], None]]] = {}
         self.checks = 0
 
     async def is_right(self, hashed: str, password: str) -> bool:
-        """True when the password has this hash. Raises Unavailable when too many checks wait."""
+        """True if the password matches the hash. Raises Unavailable if too many checks wait."""
         text = password.encode("utf-8", "surrogatepass")
         digest = hashlib.blake2b(
             hashed.encode() + b"\0" + text, digest_size=_DIGEST_BYTES, key=self._secret
@@ -97,7 +97,7 @@ class PasswordChecks:
 
 
 def verify(hashed: str, password: bytes) -> bool:
-    """True when the password has this hash. Takes tens of milliseconds by design."""
+    """True if the password matches the hash. Takes tens of milliseconds by design."""
     try:
         return argon2.PasswordHasher().verify(hashed, password)
     except (argon2.exceptions.VerificationError, argon2.exceptions.InvalidHashError):

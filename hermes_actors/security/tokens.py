@@ -1,6 +1,6 @@
-"""JSON Web Tokens (RFC 7519): is the signature a known key's, and do the claims hold. Pure.
+"""Verifies JSON Web Tokens (RFC 7519): signature, issuer, audience and times. Pure.
 
-PyJWT checks all but times, which are checked here against the time that is passed in.
+PyJWT checks everything except times, which are checked here because time is an argument.
 """
 
 from collections.abc import Mapping
@@ -13,15 +13,15 @@ from hermes_actors.security.account import Account, BadCredentials
 from hermes_actors.security.keyset import VerificationKey
 
 TOKEN_BYTES_MAX = 16_384
-# The largest that issuers write for "never".
+# The largest value that issuers use for "never".
 _TIME_S_MAX = 2**64
 
 
 class TokenRules(Struct, frozen=True):
-    """The rules for tokens: what one must say, and which of its claims make the account.
+    """The rules for tokens: the accepted values, and the claims that make the account.
 
-    A claim is named as it stands in the token, or by a path with dots (`realm_access.roles`).
-    Every account gets `roles` beside those of its token.
+    A claim is given by its name, or by a path with dots (`realm_access.roles`). Every account gets
+    `roles` in addition to those of its token.
     """
 
     algorithms: frozenset[str]
@@ -35,14 +35,16 @@ class TokenRules(Struct, frozen=True):
 
 
 class TokenHeader(Struct, frozen=True):
-    """The algorithm and the key's id that a token's unverified header names."""
+    """The algorithm and the key id in a token's header, which is not verified yet."""
 
     algorithm: str
     key_id: str | None
 
 
 class Claims(Struct, frozen=True):
-    """A token that holds between two times, in epoch seconds, the leeway put in."""
+    """The account of a verified token, and the times between which it is valid, in epoch seconds
+    and with the leeway included.
+    """
 
     account: Account
     from_s: float
@@ -50,7 +52,7 @@ class Claims(Struct, frozen=True):
 
 
 def header_of(token: str, rules: TokenRules) -> TokenHeader:
-    """Which key and algorithm a token wants. Raises BadCredentials."""
+    """Parse the token's header. Raises BadCredentials, also if its algorithm is not accepted."""
     if len(token) > TOKEN_BYTES_MAX:
         raise BadCredentials(f"The token is longer than {TOKEN_BYTES_MAX} bytes")
     try:
@@ -59,14 +61,16 @@ def header_of(token: str, rules: TokenRules) -> TokenHeader:
         raise BadCredentials("The token is not a signed JSON Web Token") from None
     algorithm, key_id = header.get("alg"), header.get("kid")
     if not isinstance(algorithm, str) or algorithm not in rules.algorithms:
-        raise BadCredentials("The token's algorithm is not one that is taken here")
+        raise BadCredentials("The token's algorithm is not accepted here")
     return TokenHeader(algorithm, key_id)
 
 
 def verify(
     token: str, header: TokenHeader, keys: list[VerificationKey], rules: TokenRules
 ) -> Claims:
-    """The claims of a token that one of these keys has signed. Raises BadCredentials."""
+    """The claims of a token. Raises BadCredentials if none of the keys has signed it, or if it does
+    not conform to the rules.
+    """
     for key in keys:
         try:
             payload = jwt.decode(
@@ -90,11 +94,11 @@ def verify(
         except (ValueError, TypeError, RecursionError):
             raise BadCredentials("The token's payload cannot be read") from None
         return claims_of(payload, rules)
-    raise BadCredentials("The token's signature is not that of a key that is trusted here")
+    raise BadCredentials("The token's signature is not by a key that is trusted here")
 
 
 def claims_of(payload: Mapping[str, Any], rules: TokenRules) -> Claims:
-    """The account and the times of a verified token's claims. Raises BadCredentials."""
+    """The account and times in a verified token's payload. Raises BadCredentials."""
     until_s = _time(payload, "exp")
     if until_s is None:
         raise BadCredentials("The token has no expiry (exp); only those that expire are taken")
@@ -111,7 +115,7 @@ def claims_of(payload: Mapping[str, Any], rules: TokenRules) -> Claims:
 
 
 def require_in_force(claims: Claims, now_s: float) -> None:
-    """Raise BadCredentials for a token whose time is over or has not come."""
+    """Raise BadCredentials if the token has expired or is not valid yet."""
     if now_s >= claims.until_s:
         raise BadCredentials("The token has expired")
     if now_s < claims.from_s:
@@ -122,7 +126,7 @@ def _time(payload: Mapping[str, Any], name: str) -> float | None:
     value = payload.get(name)
     if value is None:
         return None
-    # Compared, not converted: an integer of JSON may have any length.
+    # Compared before the conversion, because an integer in JSON may have any length.
     if (
         isinstance(value, bool)
         or not isinstance(value, int | float)
@@ -133,7 +137,7 @@ def _time(payload: Mapping[str, Any], name: str) -> float | None:
 
 
 def _claim(payload: Mapping[str, Any], name: str) -> Any:
-    """The claim of this very name, else the one at the path."""
+    """The claim with exactly this name, else the one at this path."""
     if name in payload:
         return payload[name]
     value: Any = payload
@@ -145,7 +149,7 @@ def _claim(payload: Mapping[str, Any], name: str) -> Any:
 
 
 def _texts(value: Any) -> frozenset[str]:
-    """A list of texts, or one text of words, as in `scope`; anything else is nothing."""
+    """The texts of a list, or the words of one text, as in `scope`. Empty for anything else."""
     if isinstance(value, str):
         return frozenset(value.split())
     if isinstance(value, list):

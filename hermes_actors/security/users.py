@@ -1,9 +1,9 @@
-"""The users file: TOML, a line for each user, written by `hermes user hash`.
+"""The users file, in TOML. `hermes user hash` prints the line for a user.
 
     [users]
     shop-app = { password = "$argon2id$…", roles = ["PUBLISHER"], groups = ["sales"] }
 
-A user without a password is one who shows a client certificate.
+Users of client certificates need no password.
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,7 +18,7 @@ from hermes_actors.security.passwords import costliest, is_hash
 
 
 class WrongFile(Exception):
-    """The file is not what it should be; the message says what would be right."""
+    """The file is invalid. The message says what would be right."""
 
 
 class _User(Struct, frozen=True, forbid_unknown_fields=True):
@@ -38,7 +38,7 @@ _decode = partial(msgspec.convert, type=_UsersFile)
 
 
 class Users:
-    """The users by name. `nobodys_hash` costs as much to check as a user's, and is nobody's."""
+    """The users by name. `nobodys_hash` belongs to no user, and is as costly to check as theirs."""
 
     def __init__(self, users: Mapping[str, _User]) -> None:
         self._users = users
@@ -48,21 +48,21 @@ class Users:
         return f"Users({len(self._users)})"
 
     def account(self, name: str) -> Account | None:
-        """The account of that name, if there is one."""
+        """The account of the user; None if it does not exist."""
         user = self._users.get(name)
         if user is None:
             return None
         return Account(name, frozenset(user.roles), frozenset(user.groups))
 
     def accounts(self) -> list[Account]:
-        """All of them, by name."""
+        """All accounts, sorted by name."""
         return [
             Account(name, frozenset(user.roles), frozenset(user.groups))
             for name, user in sorted(self._users.items())
         ]
 
     def password_hash(self, name: str) -> str:
-        """The hash of the user's password; "" for one who has none or is not there."""
+        """The hash of the user's password. Empty string without a password or without the user."""
         user = self._users.get(name)
         return "" if user is None else user.password
 
@@ -71,7 +71,7 @@ NO_USERS = Users({})
 
 
 def parse_users(content: bytes) -> Users:
-    """The users that a file holds. Raises WrongFile, which quotes no password."""
+    """Parse a users file. Raises WrongFile, whose text quotes no password."""
     tree: object = None
     try:
         tree = msgspec.toml.decode(content)
@@ -96,7 +96,7 @@ def parse_users(content: bytes) -> Users:
 
 
 def user_line(name: str, hashed: str, roles: Sequence[str], groups: Sequence[str]) -> str:
-    """The line of one user, to be put below `[users]`."""
+    """The line of one user, for the section `[users]`."""
     is_bare = name.isascii() and name.replace("-", "").replace("_", "").isalnum()
     key = name if is_bare else msgspec.json.encode(name).decode()
     fields = [

@@ -1,7 +1,6 @@
-"""Contents that are read again and again without a restart: users, keys and certificates in
-files, keys at a URL.
+"""Reads files and URLs periodically, so that new users, keys and certificates need no restart.
 
-The last good value stays in force while the content cannot be read or makes no sense.
+The last valid value stays in use while the content cannot be read or is invalid.
 """
 
 import logging
@@ -29,9 +28,10 @@ _logger = logging.getLogger(__name__)
 
 
 class Watched(Generic[T]):
-    """What `parse` makes of the bytes that `read` gives, read again each `interval_s`.
+    """A value that `parse` makes of the result of `read`, updated every `interval_s`.
 
-    `field` names the setting, and `place` what it holds, for the log. `parse` raises WrongFile.
+    For the log, `field` is the setting's name and `place` its value. `parse` may raise WrongFile.
+    `value` is `nothing` until the first successful read.
     """
 
     def __init__(
@@ -62,17 +62,17 @@ class Watched(Generic[T]):
 
     @property
     def is_known(self) -> bool:
-        """True once a good value has been read."""
+        """True once a valid value has been read."""
         return self._content is not None
 
     async def load(self) -> None:
-        """Read it for the first time. A trio coroutine. Raises StartupError."""
+        """Read the value for the first time. A trio coroutine. Raises StartupError."""
         self.trouble = await self._update()
         if self.trouble:
             raise StartupError(f"{self.name}: {self.trouble}")
 
     async def run(self) -> None:
-        """Read it again and again. A trio coroutine."""
+        """Read the value every `interval_s`, sooner after a failure. A trio coroutine."""
         while True:
             await self.check()
             pause_s = min(self._interval_s, _RETRY_S) if self.trouble else self._interval_s
@@ -80,13 +80,13 @@ class Watched(Generic[T]):
                 await self._asked.wait()
 
     async def check(self) -> None:
-        """Read it now. A trio coroutine."""
+        """Read the value now. A trio coroutine."""
         self._asked = trio.Event()
         self._is_reading = True
         trouble = await self._update()
         self._is_reading = False
         if trouble and trouble != self.trouble:
-            kept = "; what it held before stays in force" if self.is_known else ""
+            kept = "; the previous content stays in force" if self.is_known else ""
             _logger.error("%s: %s%s", self.name, trouble, kept)
         self.trouble = trouble
         waiting, self._waiting = self._waiting, []
@@ -94,7 +94,7 @@ class Watched(Generic[T]):
             each.set()
 
     async def _update(self) -> str:
-        """Take what is there now; what is wrong with it, "" for nothing."""
+        """Read and parse the content. Returns the problem; an empty string if there is none."""
         try:
             with trio.fail_after(TIMEOUT_S):
                 content = await self._read()
@@ -113,9 +113,10 @@ class Watched(Generic[T]):
         return ""
 
     async def read_early(self) -> None:
-        """Something is missing in it: wait for a bounded time until it is read once more.
+        """Read the value ahead of time, because it lacks something, and wait up to TIMEOUT_S.
 
-        On either loop; at most once each `EARLY_INTERVAL_S`.
+        At most once every EARLY_INTERVAL_S; else it returns at once, or joins a read that others
+        wait for. May be awaited on either loop.
         """
         now_s = self._clock.monotonic_s()
         if now_s >= self._early_at_s + EARLY_INTERVAL_S:
@@ -126,7 +127,7 @@ class Watched(Generic[T]):
         await self._wait_read()
 
     async def read_now(self) -> str:
-        """Wait for a bounded time until it is read once more. Returns the result in words."""
+        """Read the value now, with a time limit. Returns the result in words."""
         before = self.changes
         self._asked.set()
         # A read that has begun may have missed the change.
@@ -152,7 +153,7 @@ def watched_files(
     clock: Clock,
     interval_s: float,
 ) -> Watched[T]:
-    """A file, or several that belong together."""
+    """Watch a file, or several that are parsed together."""
 
     def read() -> bytes:
         return b"".join(Path(each).read_bytes() for each in paths)
@@ -179,8 +180,8 @@ def watched_url(
     context: ssl.SSLContext | bool = True,
     transport: httpx.AsyncBaseTransport | None = None,
 ) -> Watched[T]:
-    """A URL. `context` says whom to trust; `transport` is for tests."""
-    # Neither a password nor a query, which may hold a key, belongs into a log.
+    """Watch a URL. `context` is for TLS, `transport` for tests."""
+    # The log must not show a password, or a query, which may contain a key.
     parts = urlsplit(url)
     shown = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
 

@@ -1,1 +1,1 @@
-"""Plain counters of a node that exporters pull."""
+"""Metrics of a node, for Prometheus or pushed to a collector, and traces."""

@@ -1,6 +1,6 @@
-"""The exporters that the operator asks for: by OTLP over HTTP or gRPC, or to standard output.
+"""Creates the configured exporters: OTLP over HTTP or gRPC, or standard output.
 
-Each is imported when it is wanted: gRPC alone takes a tenth of a second.
+Each is imported only if it is used, because importing gRPC takes a tenth of a second.
 """
 
 from collections.abc import Sequence
@@ -13,14 +13,14 @@ from hermes_actors.telemetry.settings import TelemetrySettings
 
 
 class CountingExporter(SpanExporter):
-    """Counts the spans that an exporter has taken, and those that it has not."""
+    """Counts the spans that an exporter has exported, and those that it has not."""
 
     def __init__(self, exporter: SpanExporter) -> None:
         self.exported = self.failed = 0
         self._exporter = exporter
 
     def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
-        """Export them, and count."""
+        """Export the spans and count them."""
         result = self._exporter.export(spans)
         if result is SpanExportResult.SUCCESS:
             self.exported += len(spans)
@@ -34,7 +34,7 @@ class CountingExporter(SpanExporter):
 
 
 def span_exporter(settings: TelemetrySettings) -> SpanExporter:
-    """The exporter of spans that is asked for."""
+    """The configured exporter of spans."""
     match settings.traces, settings.traces_protocol:
         case "console", _:
             from opentelemetry.sdk.trace.export import ConsoleSpanExporter
@@ -51,7 +51,7 @@ def span_exporter(settings: TelemetrySettings) -> SpanExporter:
 
 
 def metric_exporter(settings: TelemetrySettings) -> MetricExporter:
-    """The exporter of metrics that is asked for."""
+    """The configured exporter of metrics."""
     match settings.metrics, settings.metrics_protocol:
         case "console", _:
             from opentelemetry.sdk.metrics.export import ConsoleMetricExporter

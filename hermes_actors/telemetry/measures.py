@@ -1,4 +1,4 @@
-"""The metrics of telemetry itself: what left the node, and what did not."""
+"""The metrics of telemetry itself: exported and failed spans and points."""
 
 from hermes_actors.telemetry.metrics import meanings
 

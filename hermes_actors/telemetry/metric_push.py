@@ -1,7 +1,7 @@
-"""Pushes the metrics that Prometheus scrapes to a collector, by an exporter of OpenTelemetry's SDK.
+"""Pushes the node's metrics to a collector, with an exporter of OpenTelemetry's SDK.
 
-Counters become cumulative sums, gauges gauges, timers exponential histograms, which can be added up
-over nodes. The SDK's own meters cannot take timers that are kept elsewhere.
+Counters become cumulative sums, gauges stay gauges, and timers become exponential histograms, which
+can be summed over nodes. The SDK's own meters are not used: they cannot take over existing timers.
 """
 
 import logging
@@ -34,10 +34,10 @@ from hermes_actors.telemetry.metrics import SCALE, Kind, Metrics, Slice, Timer
 _logger = logging.getLogger(__name__)
 
 POINTS_MAX = 500
-"""Points of one request: they are encoded in a thread in some 10 ms."""
+"""The points in one request. A thread encodes them in about 10 ms."""
 
 LAST_S = 2.0
-"""How long the last push of a node that stops may take."""
+"""The time limit of the last push, when the node stops."""
 
 _CHILDREN_A_TURN = 50
 _CUMULATIVE = AggregationTemporality.CUMULATIVE
@@ -45,7 +45,7 @@ _SCOPE = InstrumentationScope("hermes_actors", __version__)
 
 
 class MetricPush:
-    """Pushes all metrics each `interval_s`, and once more when it is asked to stop."""
+    """Pushes all metrics every `interval_s`, and once more when the node stops."""
 
     def __init__(
         self,
@@ -69,11 +69,11 @@ class MetricPush:
         self._is_failing = False
 
     async def run(self, stop: trio.Event) -> None:
-        """Push until asked to stop, and then once more, for LAST_S at most."""
+        """Push periodically until `stop` is set, then once more, within LAST_S."""
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._push_regularly)
             await stop.wait()
-            # One that hangs has no time left.
+            # A push that hangs must not delay the stop.
             nursery.cancel_scope.cancel()
         with trio.move_on_after(LAST_S):
             await self.push()
@@ -84,8 +84,8 @@ class MetricPush:
             await self.push()
 
     async def push(self) -> None:
-        """Push all metrics as they are now, a few at a time. After a failure the rest is left for
-        the next push.
+        """Push all metrics now, at most about POINTS_MAX in a request. After a failure, the rest
+        waits for the next push.
         """
         now_ns = self._clock.now_ms() * 1_000_000
         waiting: list[Metric] = []
@@ -112,7 +112,7 @@ class MetricPush:
             self.failed += points
         if self._is_failing == is_taken:
             self._is_failing = not is_taken
-            _logger.warning("the collector takes %s metrics", "the" if is_taken else "no")
+            _logger.warning("the collector %s metrics", "accepts" if is_taken else "rejects")
         return is_taken
 
     def _metrics(self, now_ns: int) -> Iterator[Metric]:
@@ -147,7 +147,7 @@ def _spread(
         positive=Buckets(offset, counts),
         negative=Buckets(0, []),
         flags=0,
-        # Nobody keeps them.
+        # Timers do not record them.
         min=None,  # type: ignore[arg-type]
         max=None,  # type: ignore[arg-type]
     )

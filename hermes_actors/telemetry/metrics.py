@@ -1,8 +1,8 @@
-"""Counters, gauges and timers as plain numbers; rendered in Prometheus' text form when scraped.
+"""Counters, gauges and timers as plain numbers, rendered in Prometheus' text format when scraped.
 
-A hot path keeps the child it was given and adds to it once for each batch: an addition is an
-attribute increment. Nothing here is global: a node makes one Metrics and passes it in. Names are
-given without prefix and with underscores (`topic_published`); the prefix is the registry's.
+Hot paths keep their counters and timers, and add to them once per batch, which is cheap. Nothing
+here is global: each component of a node has its own Metrics. The names of metrics are given without
+prefix and with underscores (`topic_published`); Metrics adds its prefix.
 """
 
 import sys
@@ -28,29 +28,30 @@ Labels = tuple[tuple[str, str], ...]
 Rows = Callable[[], Iterable[tuple[Mapping[str, str], float]]]
 
 Meanings = Mapping[str, tuple[str, str]]
-"""The unit and the meaning of each metric, by its name as it is shown, without `_total`."""
+"""The unit and the meaning of each metric, by its full name without `_total`."""
 
 _QUANTILES = (0.5, 0.99, 0.999)
 _RECENT = (0.5, 0.99)
 _CHILDREN_A_TURN = 50
 SCALE = 2
-"""Cells of timers are those of OpenTelemetry's exponential histograms of this scale: each is wider
-by 2^(1/4), some 19 %, than the one before."""
+"""The cells of timers are the buckets of OpenTelemetry's exponential histograms of this scale. Each
+is wider than the one before by 2^(1/4), about 19 %.
+"""
 
-# Upper bounds of the timers' cells, 90 µs to an hour: within that range a quantile is off by at
-# most a cell.
+# The upper bounds of the timers' cells, 90 µs to an hour. In this range, the error of a quantile is
+# at most one cell.
 _FIRST = -54
 _BOUNDS_S = tuple(exp2(n / 2**SCALE) for n in range(_FIRST, 49))
 
 WINDOW_S = 60.0
-"""How far back the quantiles of timers look."""
+"""The period that the quantiles of timers cover."""
 
 _MARK_INTERVAL_S = 10.0
 _CLOCK = SystemClock()
 
 
 def meanings(prefix: str, **families: tuple[str, str]) -> Meanings:
-    """Return the unit and meaning of each of a package's metrics, by its name with the prefix."""
+    """Add the prefix to the names of a package's metrics: name=(unit, meaning)."""
     return {f"{prefix}_{name}": family for name, family in families.items()}
 
 
@@ -63,12 +64,12 @@ class Counter:
         self.value = 0
 
     def add(self, count: int = 1) -> None:
-        """Count `count` more."""
+        """Add `count`."""
         self.value += count
 
 
 class RecentLatency:
-    """How long half of what a timer observed in the last minute took at most, and 99 % of it."""
+    """The median and the 99th percentile of a timer over the last minute, cached for 10 s."""
 
     __slots__ = ("_latency_ms", "_looked_s", "_timer")
 
@@ -78,9 +79,7 @@ class RecentLatency:
         self._looked_s = -_MARK_INTERVAL_S
 
     def ms(self, now_s: float) -> tuple[float, float] | None:
-        """Both in milliseconds, looked at each few seconds, for looking costs; None when there was
-        nothing.
-        """
+        """Both in milliseconds. None if nothing was observed."""
         if now_s - self._looked_s >= _MARK_INTERVAL_S:
             self._looked_s = now_s
             p50, p99 = (round(1_000 * each, 1) for each in self._timer.quantiles_s(_RECENT, now_s))
@@ -89,7 +88,7 @@ class RecentLatency:
 
 
 class _Mark(Struct, frozen=True):
-    """The counts of a timer at one moment, to which later ones are compared."""
+    """The counts of a timer at one time, which are subtracted from later ones."""
 
     at_s: float
     count: int
@@ -100,10 +99,10 @@ _START = _Mark(0.0, 0, ())
 
 
 class Timer:
-    """A distribution of durations in seconds, in cells 19 % wide; quantiles are upper bounds.
+    """A distribution of durations in seconds, in cells 19 % wide. Quantiles are upper bounds.
 
-    Looking at it costs, adding to it does not: each look leaves a mark of what there was, and
-    quantiles are of what came since the newest mark that is WINDOW_S old.
+    Adding is cheap, computing quantiles is not. A computation stores a mark (a copy of the counts)
+    every 10 s; quantiles are of the durations since the newest mark that is WINDOW_S old.
     """
 
     __slots__ = ("_cells", "_marks", "count", "sum_s")
@@ -121,19 +120,19 @@ class Timer:
         self._cells[bisect_left(_BOUNDS_S, duration_s)] += count
 
     def buckets(self) -> tuple[int, list[int]]:
-        """Return what was observed since the start as an exponential histogram of SCALE: the index
-        of the first bucket, and the counts from there on.
+        """All observations as an exponential histogram of SCALE: the index of its first bucket, and
+        the counts from there on.
         """
         cells = self._cells
         filled = [at for at, count in enumerate(cells) if count]
         if not filled:
             return 0, []
-        # Bucket i ends at 2^((i + 1) / 4), a cell at the bound of its own place.
+        # Bucket i ends at 2^((i + 1) / 4), cell i at _BOUNDS_S[i].
         return filled[0] + _FIRST - 1, cells[filled[0] : filled[-1] + 1]
 
     def quantiles_s(self, quantiles: Sequence[float], now_s: float) -> list[float]:
-        """Upper bounds of the quantiles (0…1) in seconds over the last minute; NaN where nothing
-        was observed in it. Where nobody looked in that minute: since the last look before.
+        """Upper bounds of the quantiles (0…1) over the last minute, in seconds. NaN if nothing was
+        observed. If the last call was longer ago, they cover the time since that call.
         """
         marks = self._marks
         while len(marks) > 1 and now_s - marks[1].at_s >= WINDOW_S:
@@ -157,7 +156,7 @@ class Timer:
 
 
 class Kind(StrEnum):
-    """The kinds of metrics, by their Prometheus suffix."""
+    """The kinds of metrics. The values are the suffixes of their names in Prometheus."""
 
     COUNTER = "_total"
     GAUGE = ""
@@ -168,7 +167,7 @@ Child = Counter | Timer | Callable[[], float]
 
 
 class Slice(Struct, frozen=True):
-    """Some of a family's children with their labels. A number is read when it is looked at."""
+    """Some children (labelled values) of a family (metric). Values are read on access."""
 
     kind: Kind
     name: str
@@ -177,19 +176,19 @@ class Slice(Struct, frozen=True):
     children: list[tuple[Labels, Child]]
 
     def numbers(self) -> Iterator[tuple[Labels, float]]:
-        """The values of counters and gauges."""
+        """The counters and gauges, with their labels."""
         for labels, child in self.children:
             if not isinstance(child, Timer):
                 yield labels, child.value if isinstance(child, Counter) else child()
 
     def timers(self) -> Iterator[tuple[Labels, Timer]]:
-        """The timers."""
+        """The timers, with their labels."""
         for labels, child in self.children:
             if isinstance(child, Timer):
                 yield labels, child
 
     def family(self, now_s: float) -> Metric:
-        """The slice in prometheus_client's terms."""
+        """The slice as a metric of prometheus_client."""
         name = self.name
         if self.kind is not Kind.TIMER:
             make = CounterMetricFamily if self.kind is Kind.COUNTER else GaugeMetricFamily
@@ -211,7 +210,7 @@ class Slice(Struct, frozen=True):
 
 
 class Metrics(Collector):
-    """All metrics of one component of a node, under one prefix, e.g. `hermes_frontend`."""
+    """All metrics of one component of a node, with one prefix, for example `hermes_frontend`."""
 
     def __init__(
         self,
@@ -219,7 +218,7 @@ class Metrics(Collector):
         now_s: Callable[[], float] = _CLOCK.monotonic_s,
         meanings: Meanings = MappingProxyType({}),
     ) -> None:
-        """`now_s` is the monotonic clock by which timers look back; `meanings` are for HELP."""
+        """`now_s`: the monotonic clock for the quantiles of timers. `meanings`: for HELP lines."""
         self._prefix = prefix
         self.now_s = now_s
         self._meanings = meanings
@@ -227,56 +226,56 @@ class Metrics(Collector):
         self._tables: dict[tuple[Kind, str], Rows] = {}
 
     def counter(self, name: str, **labels: str) -> Counter:
-        """The counter of that name and labels, the same one each time; shown as `…_total`."""
+        """The counter of that name and labels, created by the first call. Shown as `…_total`."""
         found = self._family(Kind.COUNTER, name).setdefault(_key(labels), Counter())
         assert isinstance(found, Counter), "this name is counted elsewhere"
         return found
 
     def counted(self, name: str) -> int:
-        """All counters of that name together; those that were forgotten count no more."""
+        """The sum of all counters of that name, without forgotten ones."""
         found = self._family(Kind.COUNTER, name).values()
         return sum(each.value for each in found if isinstance(each, Counter))
 
     def timer(self, name: str, **labels: str) -> Timer:
-        """The timer of that name and labels; shown as `…_seconds` with quantiles over
-        the last minute, and with count and sum since the start.
+        """The timer of that name and labels, created by the first call. Shown as `…_seconds`, with
+        quantiles over the last minute, and count and sum since the start.
         """
         found = self._family(Kind.TIMER, name).setdefault(_key(labels), Timer())
         assert isinstance(found, Timer)
         return found
 
     def gauge(self, name: str, read: Callable[[], float], **labels: str) -> None:
-        """A number that is read when scraped; a later one of the same labels replaces it."""
+        """Add a number that is read when scraped. It replaces one with the same labels."""
         self._family(Kind.GAUGE, name)[_key(labels)] = read
 
     def total(self, name: str, read: Callable[[], float], **labels: str) -> None:
-        """As `gauge`, of a number that only grows, shown as `…_total`."""
+        """As `gauge`, for a number that only grows. Shown as `…_total`."""
         self._family(Kind.COUNTER, name)[_key(labels)] = read
 
     def gauges(self, name: str, read: Rows) -> None:
-        """Numbers that somebody else keeps, all of a name, with their labels, read when scraped."""
+        """Add all numbers of a name, with their labels. `read` is called when scraped."""
         self._tables[Kind.GAUGE, name] = read
 
     def totals(self, name: str, read: Rows) -> None:
-        """As `gauges`, of numbers that only grow, shown as `…_total`."""
+        """As `gauges`, for numbers that only grow. Shown as `…_total`."""
         self._tables[Kind.COUNTER, name] = read
 
     def forget(self, **labels: str) -> None:
-        """Drop every metric that carries all of these labels (a topic or subscription is gone)."""
+        """Drop all metrics that have all of these labels, for example of a deleted topic."""
         gone = set(labels.items())
         for children in self._families.values():
             for key in [key for key in children if gone <= set(key)]:
                 del children[key]
 
     def collect(self) -> Iterator[Metric]:
-        """The families in prometheus_client's terms."""
+        """All families as metrics of prometheus_client."""
         for each in self.slices(sys.maxsize):
             yield each.family(self.now_s())
 
     def slices(self, children_max: int) -> Iterator[Slice]:
-        """All metrics, at most that many children at a time.
+        """All metrics, with at most `children_max` children per slice.
 
-        Metrics may come and go between two slices.
+        Metrics may be added and dropped between two slices.
         """
         for kind, name in sorted({**self._families, **self._tables}):
             children = self._families.get((kind, name), {})
@@ -295,27 +294,26 @@ class Metrics(Collector):
 
 
 def render(parts: Iterable[Metrics]) -> bytes:
-    """Prometheus' text form (version 0.0.4) of several components' metrics."""
+    """The metrics of several components in Prometheus' text format (version 0.0.4)."""
     return b"".join(map(generate_latest, parts))
 
 
 async def render_in_turns(parts: Iterable[Metrics]) -> bytes:
-    """As `render`, with a turn for everything else on the loop every few milliseconds.
-
-    At 10,000 topics rendering takes more than a second.
+    """As `render`, but yields to other tasks every few milliseconds: with 10,000 topics, rendering
+    takes more than a second.
     """
     pieces = []
     for part in list(parts):
         for each in part.slices(_CHILDREN_A_TURN):
             piece = generate_latest(_Only(each.family(part.now_s())))
-            # The lines with help and type stand once above each family.
+            # HELP and TYPE lines appear only once per family.
             pieces.append(piece if each.is_first else piece.split(b"\n", 2)[2])
             await anyio.lowlevel.checkpoint()
     return b"".join(pieces)
 
 
 class _Only(Collector):
-    """One family as prometheus_client wants it."""
+    """A collector of one family, as prometheus_client expects it."""
 
     def __init__(self, family: Metric) -> None:
         self._family = family

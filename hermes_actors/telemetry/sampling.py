@@ -1,4 +1,4 @@
-"""Which messages are traced: decided from a trace's id and flags, before any span is made. Pure."""
+"""Decides from a trace's id and flags if it is recorded, before any span is created. Pure."""
 
 from msgspec import Struct
 
@@ -6,9 +6,9 @@ from hermes_actors.model.trace_context import is_sampled
 
 
 class Sampling(Struct, frozen=True):
-    """Decides as the standard's samplers: a trace that begins here is recorded if the low half of
-    its random id is below `bound`, one from elsewhere if its sender records it. Without
-    `follows_parent` the id decides for both.
+    """Decides like OpenTelemetry's samplers. A trace that begins here is recorded if the low half
+    of its random id is below `bound`. A trace from elsewhere is recorded if its sender records it;
+    without `follows_parent`, its id decides too.
     """
 
     ratio: float
@@ -16,11 +16,11 @@ class Sampling(Struct, frozen=True):
 
     @property
     def bound(self) -> int:
-        """What the low 64 bits of a recorded trace's id are below."""
+        """The limit for the low 64 bits of a recorded trace's id (exclusive)."""
         return round(self.ratio * (1 << 64))
 
     def takes(self, traceparent: str) -> bool:
-        """True if a trace that came with this well-formed `traceparent` is recorded."""
+        """True if a trace from elsewhere is recorded. Its `traceparent` must be valid."""
         if self.follows_parent:
             return is_sampled(traceparent)
         return int(traceparent[19:35], 16) < self.bound

@@ -1,7 +1,6 @@
-"""The standard `OTEL_*` variables that say what leaves a node as telemetry. Pure.
+"""Reads the standard `OTEL_*` variables, which configure telemetry. Pure.
 
-The exporters read the variables that are theirs alone (endpoints' headers, certificates,
-compression, time-outs) themselves.
+The exporters themselves read further variables: headers, certificates, compression, time-outs.
 """
 
 import typing
@@ -28,7 +27,9 @@ _SAMPLERS: Mapping[str, tuple[float | None, bool]] = {
 
 
 class TelemetrySettings(Struct, frozen=True):
-    """What leaves a node, how, and where to: host and port of each collector, by its signal."""
+    """The exporters of traces and metrics. `collectors`: host and port by signal ("traces",
+    "metrics").
+    """
 
     traces: Exporter = "none"
     metrics: Exporter = "none"
@@ -40,9 +41,9 @@ class TelemetrySettings(Struct, frozen=True):
 
 
 def telemetry_settings(env: Mapping[str, str]) -> TelemetrySettings:
-    """Read the variables; without any of them nothing is traced and nothing is pushed.
+    """Read the variables. Without them nothing is traced and nothing is pushed.
 
-    Raises ConfigError for a value that means nothing, which names the variable.
+    Raises ConfigError for an invalid value; the message names the variable.
     """
     if _get(env, "OTEL_SDK_DISABLED").lower() == "true":
         return TelemetrySettings()
@@ -70,7 +71,7 @@ def _get(env: Mapping[str, str], name: str) -> str:
 
 
 def _endpoint(env: Mapping[str, str], signal: str) -> tuple[str, str]:
-    """The variable that names the signal's collector, and what it says."""
+    """The name and the value of the variable with the signal's endpoint."""
     own = f"OTEL_EXPORTER_OTLP_{signal}_ENDPOINT"
     name = own if _get(env, own) else "OTEL_EXPORTER_OTLP_ENDPOINT"
     return name, _get(env, name)
@@ -79,7 +80,7 @@ def _endpoint(env: Mapping[str, str], signal: str) -> tuple[str, str]:
 def _chosen(
     env: Mapping[str, str], names: Sequence[str], choices: Mapping[str, T], default: T
 ) -> T:
-    """What the first of these variables that is set says."""
+    """The choice in the first of these variables that is set. Raises ConfigError."""
     for name in names:
         value = _get(env, name).lower()
         if value in choices:
@@ -90,10 +91,12 @@ def _chosen(
 
 
 def _exporter(env: Mapping[str, str], signal: str) -> Exporter:
-    """The standard's default is OTLP to this machine; here telemetry begins with an endpoint."""
+    """The signal's exporter. Without an endpoint the default is none; the standard's is OTLP to
+    localhost.
+    """
     choices: dict[str, Exporter] = {"otlp": "otlp", "console": "console", "none": "none"}
     if signal == "METRICS":
-        # The node shows them to Prometheus in any case.
+        # The node always serves metrics to Prometheus.
         choices["prometheus"] = "none"
     default: Exporter = "otlp" if _endpoint(env, signal)[1] else "none"
     return _chosen(env, [f"OTEL_{signal}_EXPORTER"], choices, default)

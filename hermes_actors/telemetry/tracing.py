@@ -1,8 +1,7 @@
-"""Spans of one node, made by the OpenTelemetry SDK for the messages that are traced, and no others.
+"""Creates the spans of traced messages with the OpenTelemetry SDK.
 
-Whether a message is traced is decided once, by `Sampling`; what is not traced costs a look at its
-`traceparent`, or some random bits. Who records something passes names and attributes; neither
-bodies nor headers are ever among them.
+`Sampling` decides once per message if it is traced; for others the cost is only this decision.
+Callers pass names and attributes, but never bodies or headers of messages.
 """
 
 import random
@@ -28,7 +27,7 @@ DATACENTER = "hermes.datacenter"
 VIA = "hermes.via"
 PARTITION = "messaging.destination.partition.id"
 LINKS_MAX = 128
-"""The most messages of a batch that its span names."""
+"""The maximum number of messages that the span of a batch links to."""
 
 Attributes = Mapping[str, AttributeValue]
 
@@ -37,7 +36,7 @@ _LOW_HALF = (1 << 64) - 1
 
 
 class _ChosenIds(RandomIdGenerator):
-    """Gives a trace the id by which it was chosen, once."""
+    """Gives the next trace the id that was drawn for the sampling decision."""
 
     def __init__(self) -> None:
         self.trace_id = 0
@@ -48,7 +47,7 @@ class _ChosenIds(RandomIdGenerator):
 
 
 class Tracing:
-    """Makes spans. `processor` takes them when they have ended, `rng` draws the ids of traces."""
+    """Creates spans. `processor` gets them when they end, `rng` draws the ids of traces."""
 
     def __init__(
         self, processor: SpanProcessor, sampling: Sampling, resource: Resource, rng: random.Random
@@ -64,9 +63,9 @@ class Tracing:
         self._tracer = provider.get_tracer("hermes_actors", __version__)
 
     def is_chosen(self, context: TraceContext | None) -> bool:
-        """Decide whether a message that came with this context, or none, is to be traced.
+        """True if a message with this context (None: without one) is traced.
 
-        True without a context is to be followed by `begin` without one, which makes that trace.
+        After True for None, call `begin` without a parent, which starts that trace.
         """
         if context is None:
             trace_id = self._draw(_ID_BITS)
@@ -77,7 +76,7 @@ class Tracing:
         return self._sampling.takes(context.traceparent)
 
     def follows(self, traceparent: str) -> bool:
-        """True if what is traced of a message with this `traceparent`, or "", is to go on."""
+        """True if the trace of a message with this `traceparent` (may be empty) is recorded."""
         return (
             bool(traceparent) and is_traceparent(traceparent) and self._sampling.takes(traceparent)
         )
@@ -92,10 +91,10 @@ class Tracing:
         *,
         started_ns: int | None = None,
     ) -> trace.Span:
-        """Begin a span below its parent: one of this node, or the sender of a context."""
+        """Begin a span. Its parent is a span of this node, a context from elsewhere, or None."""
         match parent:
             case None:
-                # Without a parent: nothing that happens to be current is one.
+                # An empty context, so that a current span does not become the parent.
                 context = Context()
             case TraceContext():
                 remote = NonRecordingSpan(_context_in(parent))
@@ -109,14 +108,14 @@ class Tracing:
     def begin_for_many(
         self, name: str, kind: SpanKind, attributes: Attributes, contexts: Sequence[TraceContext]
     ) -> trace.Span:
-        """Begin a separate trace that links to the first LINKS_MAX of these."""
+        """Begin a new trace whose span links to the first LINKS_MAX of these contexts."""
         self._ids.trace_id = self._draw(_ID_BITS) or 1
         links = [Link(_context_in(each)) for each in contexts[:LINKS_MAX]]
         return self.begin(name, kind, attributes, links=links)
 
 
 def carried(span: trace.Span) -> tuple[str, str]:
-    """The `traceparent` and `tracestate` that pass a span on to the next service."""
+    """The `traceparent` and `tracestate` headers that propagate the span."""
     context = span.get_span_context()
     traceparent = f"00-{context.trace_id:032x}-{context.span_id:016x}-{context.trace_flags:02x}"
     return traceparent, context.trace_state.to_header() if context.trace_state else ""
@@ -128,14 +127,14 @@ def _context_in(context: TraceContext) -> SpanContext:
         int(traceparent[3:35], 16),
         int(traceparent[36:52], 16),
         is_remote=True,
-        # Also where only this node records it: what comes after is part of it.
+        # Sampled also if the sender did not record it, because this node does.
         trace_flags=TraceFlags(int(traceparent[53:55], 16) | TraceFlags.SAMPLED),
         trace_state=TraceState.from_header([tracestate]) if tracestate else None,
     )
 
 
 def failed(span: trace.Span, error_type: str) -> None:
-    """Record that what the span stands for failed, by the kind of its error."""
+    """Mark the span as failed with this type of error."""
     span.set_attribute(error_attributes.ERROR_TYPE, error_type)
     span.set_status(trace.StatusCode.ERROR, error_type)
 
@@ -170,7 +169,7 @@ _MORE = {
 
 
 def resource_of(dc: str, node: str) -> Resource:
-    """Return what all that leaves a node says of it; the standard's variables may add to it."""
+    """The attributes of this node in all its telemetry, and those in the `OTEL_*` variables."""
     resource = Resource.create(
         {
             service_attributes.SERVICE_VERSION: __version__,

@@ -1,1 +1,1 @@
-"""Access to management: who calls, what he may do, and whether anything may be changed."""
+"""Access to management: callers, their roles, and the mode of the node (read-only or not)."""

@@ -1,4 +1,4 @@
-"""The accounts of the node's mechanisms as management's callers."""
+"""Callers of management that the node's authenticator has identified."""
 
 from hermes_actors.config import ManagementAuthenticationConfig
 from hermes_actors.management.access.roles import Caller
@@ -8,7 +8,7 @@ from hermes_actors.security.authenticator import Authenticator
 
 
 class AccountCaller:
-    """An account, and what the configuration makes of it."""
+    """The rights of an account, by the configuration."""
 
     def __init__(self, account: Account, config: ManagementAuthenticationConfig) -> None:
         self.name = account.name
@@ -23,7 +23,9 @@ class AccountCaller:
             self._ids |= account.groups
 
     def owns(self, owner: Owner) -> bool:
-        """True when the owner's id is the account's name or one of its groups."""
+        """True if the owner's id is the account's name or one of its groups, as `owned_by` says,
+        and its source is among `owner_sources`.
+        """
         return owner.source in self._owner_sources and owner.id in self._ids
 
 
@@ -37,10 +39,10 @@ class AccountProvider:
         self._config = config
 
     async def identify(self, credentials: Credentials) -> Caller | None:
-        """The account's caller; None without credentials. Raises Unauthenticated, Unavailable."""
+        """The caller; None without credentials. Raises Unauthenticated and Unavailable."""
         account = await self._authenticator.identify(credentials)
         return None if account is None else AccountCaller(account, self._config)
 
     def refusal(self) -> Unauthenticated:
-        """The error for a request that needs credentials and shows none."""
+        """The error for a request without the credentials it needs."""
         return self._authenticator.refusal("Credentials are needed here")

@@ -1,4 +1,4 @@
-"""Whether anything may be changed on this management node: an operator's switch, as in Hermes."""
+"""The mode of this management node, read-write or read-only, which operators set, as in Hermes."""
 
 import logging
 from enum import StrEnum
@@ -17,7 +17,7 @@ _READS = ("GET", "HEAD", "OPTIONS")
 
 
 class Mode(StrEnum):
-    """The values are the wire's. `readOnly` set by an administrator shows as `readOnlyAdmin`."""
+    """The values are those of the REST API. Setting `readOnly` results in `readOnlyAdmin`."""
 
     READ_WRITE = "readWrite"
     READ_ONLY = "readOnly"
@@ -25,19 +25,19 @@ class Mode(StrEnum):
 
 
 def changes_nothing(method: str, path: str) -> bool:
-    """True for a request that only reads or asks."""
+    """True for a request that only reads, also by a query in a body."""
     if method in _READS:
         return True
     is_query = path.startswith("/topics/") and path.rstrip("/").endswith("/query")
-    # Only a POST asks; a topic or a subscription may be called "query" too.
+    # Only for POST: a PUT or DELETE may be for a topic or subscription named "query".
     is_question = is_query or path.startswith("/filters/")
     return (is_question and method == "POST") or path.startswith("/query")
 
 
 class AccessMode:
-    """The mode of one management node, for as long as it runs; it starts as readWrite.
+    """The mode of one management node. It is readWrite after each start of the node.
 
-    Each switch is recorded in the metadata under `key`.
+    Changes of the mode are recorded in the metadata under `key`, for the audit.
     """
 
     def __init__(self, metadata: Metadata, key: str) -> None:
@@ -50,7 +50,7 @@ class AccessMode:
         return self._mode.value
 
     async def set(self, caller: Caller, mode: str) -> None:
-        """Switch the mode, for administrators. Raises Refused."""
+        """Set the mode, for administrators. Raises Refused."""
         require_admin(caller, "switch the mode")
         if mode not in tuple(each.value for each in Mode):
             raise Refused(
@@ -62,17 +62,17 @@ class AccessMode:
             change = put(self._key, msgspec.json.encode({"mode": self._mode}))
             await self._metadata.change(change, timeout_s=_RECORD_TIMEOUT_S)
         except Unavailable as error:
-            # The switch must work while the log does not.
+            # The mode must change even if the log is unavailable.
             _logger.warning("mode %s is not recorded: %s", self._mode, error.message)
 
     def restricts(self, method: str, path: str) -> bool:
-        """True for a request that only administrators may make now."""
+        """True if only administrators may make this request now."""
         if self._mode is Mode.READ_WRITE or changes_nothing(method, path):
             return False
         return not path.startswith("/mode")
 
     def refusal(self) -> Unavailable:
-        """The error for such a request of anybody else."""
+        """The error for a restricted request of somebody else."""
         return Unavailable(
             f"Management is in mode {self._mode}: only administrators may change something"
         )

@@ -1,8 +1,7 @@
-"""Callers and their roles: the seam for a security provider, and the one that trusts all.
+"""Callers and their roles, the interface of security providers, and the provider that trusts all.
 
-A provider decides for each request from its credentials. Roles follow from the caller: an
-administrator has every role, an owner of an object has the owner's role for it, and ANY is
-everybody's.
+A provider identifies the caller of each request by its credentials. An administrator has every
+role, the owner of a topic or subscription has the owner's role for it, and everybody has ANY.
 """
 
 from collections.abc import Iterable
@@ -18,7 +17,7 @@ from hermes_actors.security.account import Credentials, Unauthenticated
 
 
 class Role(StrEnum):
-    """The roles that a route may ask of its caller; the values are the wire's."""
+    """The roles that a route may require. The values are those of the REST API."""
 
     ANY = "any"
     ADMIN = "admin"
@@ -27,64 +26,64 @@ class Role(StrEnum):
 
 
 class Caller(Protocol):
-    """One request's author."""
+    """The author of one request."""
 
     @property
     def name(self) -> str:
-        """How the caller is called in logs."""
+        """The caller's name in logs."""
 
     @property
     def is_admin(self) -> bool:
-        """True for who may do everything."""
+        """True for an administrator, who may do everything."""
 
     def owns(self, owner: Owner) -> bool:
-        """True when the caller may manage what this owner owns."""
+        """True if the caller may manage this owner's topics and subscriptions."""
 
 
 class SecurityProvider(Protocol):
-    """Tells who calls."""
+    """Identifies callers."""
 
     async def identify(self, credentials: Credentials) -> Caller | None:
-        """The caller behind a request's credentials; None when it shows none.
+        """The caller of a request; None without credentials.
 
-        A trio coroutine. Raises Unauthenticated (401) for credentials that do not hold.
+        A trio coroutine. Raises Unauthenticated (401) for invalid credentials.
         """
 
     def refusal(self) -> Unauthenticated:
-        """The error for a request that needs credentials and shows none."""
+        """The error for a request without the credentials it needs."""
 
 
 class Anonymous:
-    """The caller when nobody asks for credentials: an administrator."""
+    """The caller if management has no authentication: an administrator."""
 
     name = "[anonymous user]"
     is_admin = True
 
     def owns(self, owner: Owner) -> bool:
-        """True: everything."""
+        """True for every owner."""
         return True
 
 
 class Guest:
-    """The caller who shows no credentials where they are asked for: he may do nothing."""
+    """A caller without credentials while management has authentication: has no rights."""
 
     name = "[guest]"
     is_admin = False
 
     def owns(self, owner: Owner) -> bool:
-        """False: nothing."""
+        """False for every owner."""
         return False
 
 
 class OpenToAll:
-    """The default provider: everyone is administrator."""
+    """The default provider: everybody is an administrator."""
 
     async def identify(self, credentials: Credentials) -> Caller | None:
-        """The anonymous administrator, whatever is shown."""
+        """The anonymous administrator, with any or no credentials."""
         return Anonymous()
 
     def refusal(self) -> Unauthenticated:
-        """Return the error as every provider does; it is never needed, for nobody is asked."""
+        """The error that the interface demands. Never used: this provider needs no credentials."""
         return Unauthenticated("Credentials are needed here", ())
 
 
@@ -93,7 +92,7 @@ def roles_of(
     topic_owners: Iterable[Owner] = (),
     subscription_owners: Iterable[Owner] = (),
 ) -> list[Role]:
-    """The caller's roles, for what these own where some are given."""
+    """The caller's roles for a topic and a subscription with these owners."""
     roles = [Role.ANY]
     if caller.is_admin:
         roles.append(Role.ADMIN)
@@ -111,15 +110,15 @@ def require_admin(caller: Caller, action: str) -> None:
 
 
 def require_owner(caller: Caller, action: str, *owners: Owner) -> None:
-    """Raises Refused (403 OTHER) unless the caller is an administrator or owns one of these."""
+    """Raises Refused (403 OTHER) unless the caller is an administrator or one of these owners."""
     if not any(_manages(caller, owner) for owner in owners) and not caller.is_admin:
         raise _forbidden(caller, action, "an owner or an administrator")
 
 
 def sees_secrets(caller: Caller, *owners: Owner) -> bool:
-    """True for an administrator or an owner of one of these, who has said who he is.
+    """True if the caller has been identified as an administrator or one of these owners.
 
-    Where nobody is asked, nobody is known to be either.
+    Without authentication nobody has been identified.
     """
     if isinstance(caller, Anonymous):
         return False
@@ -137,12 +136,12 @@ def _forbidden(caller: Caller, action: str, wanted: str) -> Refused:
 
 
 def group_named(catalog: Catalog, name: str) -> Group:
-    """The group as it is now; one without an owner when it is not there."""
+    """The group as it is now; a group without an owner if it does not exist."""
     live = catalog.groups.get(name)
     return Group(name) if live is None else live.group
 
 
 def owners_of(catalog: Catalog, topic: TopicName, *owners: Owner) -> tuple[Owner, ...]:
-    """Return these owners, and the one of the topic's group if it has one."""
+    """These owners, and the owner of the topic's group if it has one."""
     owner = group_named(catalog, topic.group).owner
     return owners if owner is None else (*owners, owner)

@@ -1,1 +1,1 @@
-"""The balancers: who runs what and why, and what administrators ask of them."""
+"""Administration of the balancers: ownership and its reasons, drains, workload constraints."""

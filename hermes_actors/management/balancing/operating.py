@@ -1,5 +1,5 @@
-"""Requests of administrators to the balancers: nodes that are to own nothing, so that they can be
-stopped, and how many nodes are to consume a topic's subscriptions, or one of them.
+"""Administrators' requests to the balancers: drain a node before it is stopped, and set how many
+nodes consume a subscription, or each subscription of a topic.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -27,12 +27,12 @@ from hermes_actors.status.fold import StatusFold
 NODE_CHARACTERS_MAX = 200
 
 CONSUMERS = "consumers"
-"""The role of a node that delivers."""
+"""The role of nodes that deliver messages."""
 
 
 class ConsumingNodes:
-    """The nodes of the given datacentres whose role is to consume, by their status records and by
-    `members`: for each datacentre whose coordination is followed, who takes part.
+    """The consuming nodes of the given datacentres: nodes with that role in their status records,
+    and `members`, which are the nodes that take part in coordination, by datacentre.
     """
 
     def __init__(
@@ -48,8 +48,8 @@ class ConsumingNodes:
         self._members = members
 
     def by_datacenter(self) -> dict[str, list[str]]:
-        """For each datacentre the nodes that are there, sorted. Of a datacentre that cannot be
-        heard now: those that were.
+        """The running nodes of each datacentre, sorted. For a datacentre that cannot be reached
+        now, the last known ones.
         """
         found: dict[str, set[str]] = {dc: set() for dc in self._datacenters}
         if self._fold is not None:
@@ -64,7 +64,7 @@ class ConsumingNodes:
 
 
 class DrainRequest(Struct, frozen=True, rename="camel"):
-    """Why a node is drained, for whoever looks."""
+    """The request to drain a node. `reason` is shown to operators."""
 
     reason: str = ""
 
@@ -72,8 +72,8 @@ class DrainRequest(Struct, frozen=True, rename="camel"):
 class Drains:
     """The draining nodes in one datacentre's metadata; all datacentres share them.
 
-    A node is meant by its name, so one that is started anew still owns nothing. All methods are
-    trio coroutines and raise Refused and Unavailable.
+    A drain holds for the node's name, so also after a restart. All methods are trio coroutines and
+    raise Refused and Unavailable.
     """
 
     def __init__(
@@ -92,10 +92,9 @@ class Drains:
         body: Mapping[str, Any] = MappingProxyType({}),
         force: bool = False,
     ) -> bool:
-        """Have a node own nothing from now on; True when it was not drained already.
+        """Drain a node: it owns nothing from now on. True if it was not drained already.
 
-        Refused, but by `force`, for a node that nobody knows and for the last one of its
-        datacentre that is not drained.
+        Without `force`, an unknown node and the last undrained node of a datacentre are refused.
         """
         require_admin(caller, f"drain node {node}")
         reason = decode_plain(DrainRequest, body).reason
@@ -110,7 +109,7 @@ class Drains:
         return not await self._changes.store(drain_key(dc, node), drain_body(drain), lambda: True)
 
     async def undo(self, caller: Caller, dc: str, node: str) -> bool:
-        """Let a node own something again; False when it was not drained."""
+        """Let a node own partitions again. False if it was not drained."""
         require_admin(caller, f"end the draining of node {node}")
         self._require_datacenter(dc)
         return await self._changes.store(drain_key(dc, node), None)
@@ -154,8 +153,9 @@ class SubscriptionConstraints(Struct, frozen=True, rename="camel"):
 class WorkloadConstraints:
     """The constraints in one datacentre's metadata; all datacentres share them.
 
-    A constraint may be set before its topic is there, and stays when that goes, as in Hermes. All
-    methods are trio coroutines; those that change something raise Refused and Unavailable.
+    As in Hermes, a constraint may be set before its topic exists, and stays when the topic is
+    deleted. All methods are trio coroutines; those that change something raise Refused and
+    Unavailable.
     """
 
     def __init__(self, metadata: Metadata, changes: Changes) -> None:
@@ -163,7 +163,7 @@ class WorkloadConstraints:
         self._changes = changes
 
     async def all(self) -> dict[str, dict[str, Constraints]]:
-        """The constraints of topics and of subscriptions by their names, sorted."""
+        """The constraints of topics and of subscriptions, by name, sorted."""
         found = sorted(self._metadata.catalog.constraints.items())
         return {
             "topicConstraints": {name: each for name, each in found if "$" not in name},
@@ -171,13 +171,13 @@ class WorkloadConstraints:
         }
 
     async def set_for_topic(self, caller: Caller, body: Mapping[str, Any]) -> bool:
-        """Set a topic's constraint; True when it had none."""
+        """Set a topic's constraint. True if it had none."""
         require_admin(caller, "set workload constraints")
         wanted = decode_plain(TopicConstraints, body)
         return await self._set(TopicName.parse(wanted.topic_name), "Topic", wanted.constraints)
 
     async def set_for_subscription(self, caller: Caller, body: Mapping[str, Any]) -> bool:
-        """Set a subscription's constraint; True when it had none."""
+        """Set a subscription's constraint. True if it had none."""
         require_admin(caller, "set workload constraints")
         wanted = decode_plain(SubscriptionConstraints, body)
         name = SubscriptionName.parse(wanted.subscription_name)

@@ -1,4 +1,4 @@
-"""Tells who runs what, why, and what the planner would change now; changes nothing."""
+"""Shows which nodes own which subscriptions and why, and what the planner would change now."""
 
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from typing import Any
@@ -35,29 +35,32 @@ from hermes_actors.metadata.registry import Metadata
 from hermes_actors.runtime.turns import each_in_turns, in_turns
 
 ProposePlan = Callable[[], Awaitable[tuple[Assignment, ...]]]
-"""Asks the planner of the own datacentre what it would change now. Raises Unavailable."""
+"""Asks the planner of this node's datacentre what it would change now. Raises Unavailable."""
 
 
 class _Subject(Struct, frozen=True):
-    """The subject of a question: a subscription, a node, or nothing in particular."""
+    """What a question is about: a topic, a subscription, a node, or everything if both are empty.
+
+    `subscription` may hold a topic's name, which stands for all its subscriptions.
+    """
 
     subscription: str = ""
     node: str = ""
 
     def covers(self, name: str) -> bool:
-        """Whether the subscription is the one that is asked for, or of the topic that is."""
+        """True if the question is about the subscription with this name."""
         return self.subscription in ("", name, name.rpartition("$")[0])
 
     def is_moved_by(self, move: Move) -> bool:
-        """Whether the move concerns it."""
+        """True if the question is about this move."""
         is_of_node = not self.node or self.node in (*move.before, *move.after)
         return self.covers(move.subscription) and is_of_node
 
 
 class Balancing:
-    """The balancers of the datacentres whose coordination is read here, by name.
+    """The balancers of the datacentres whose coordination log this node follows.
 
-    All methods are trio coroutines. Without `propose_plan` no plan can be asked for.
+    `status`, `plan` and `explain` are trio coroutines. Without `propose_plan`, `plan` is refused.
     """
 
     def __init__(
@@ -74,17 +77,17 @@ class Balancing:
         self._is_planning = False
 
     def members(self) -> dict[str, list[str]]:
-        """Return, for each datacentre, the nodes that take part, sorted."""
+        """The nodes that take part in each datacentre's coordination, sorted."""
         return {
             dc: sorted({member.node for member in each.state.members.values()})
             for dc, each in self._followed.items()
         }
 
     async def status(self, subscription: str = "", node: str = "") -> dict[str, Any]:
-        """Return, for each datacentre, its members and who runs what.
+        """The members, subscriptions and their owners in each datacentre.
 
-        `subscription` (`group.topic$name`, or `group.topic` for all of a topic) and `node` narrow
-        what is shown down to what concerns them. Raises Refused for what is nowhere.
+        `subscription` (`group.topic$name`, or `group.topic` for all of a topic) and `node` limit
+        the answer to these. Raises Refused (404) if they do not exist in any datacentre.
         """
         subject = _Subject(subscription, node)
         datacenters = [await self._status(dc, subject) for dc in self._followed]
@@ -97,10 +100,10 @@ class Balancing:
         return {"datacenters": datacenters}
 
     async def plan(self, dc: str = "") -> dict[str, Any]:
-        """Return what the planner of this datacentre would change now.
+        """What the planner of this datacentre would change now.
 
-        Raises Refused for another datacentre, and Unavailable, also while another plan is being
-        made.
+        Raises Refused for another datacentre, and Unavailable if there is no plan, also while
+        another request is being planned.
         """
         own = self._metadata.dc
         followed = self._followed.get(own)
@@ -112,8 +115,8 @@ class Balancing:
         if not state.members:
             raise Unavailable(f"Nothing is planned in {own} now: no consuming node takes part")
         if self._is_planning:
-            # It takes a second of CPU in a large cluster, which this node has other uses for too.
-            raise Unavailable("Somebody else's plan is being made; ask again")
+            # In a large cluster planning takes a second of CPU, which this node needs otherwise.
+            raise Unavailable("Another plan is being made now; ask again")
         base = state.plan_offset
         self._is_planning = True
         try:
@@ -127,8 +130,8 @@ class Balancing:
         return {"datacenter": own, "plan": PlanView(state.term, base, moves, changes)}
 
     async def explain(self, about: str = "") -> dict[str, Any]:
-        """Return the status of what it is `about` (a subscription, a node, or all), with the last
-        moves and departures, the newest first. Raises Refused for what is nowhere.
+        """The status of a subscription or node (all if `about` is empty), with the last moves and
+        departures, newest first. Raises Refused (404) if it does not exist.
         """
         subject = self._subject(about)
         datacenters = []

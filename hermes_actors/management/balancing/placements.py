@@ -1,4 +1,4 @@
-"""Tells an operator where subscriptions run and since when, as far as that is of note."""
+"""Explains to operators why a subscription has no owner, and since when a node owns one."""
 
 from collections.abc import Generator, Mapping
 from types import MappingProxyType
@@ -21,9 +21,9 @@ _IN_A_STEP = 1_000
 
 
 class Placements:
-    """Where the datacentres whose coordination is followed here have no node for something.
+    """Missing owners and takeovers in the datacentres whose coordination log this node follows.
 
-    `limits` are this node's; the planners go by those of the leaders' nodes.
+    `limits` are from this node's configuration; the planners use those of the leaders' nodes.
     """
 
     def __init__(
@@ -37,8 +37,8 @@ class Placements:
         self._limits = limits
 
     def missing(self, dc: str, name: str) -> str:
-        """Why no node of the datacentre is to have the subscription, where that will not pass by
-        itself, and the way out; else "".
+        """Why no node of the datacentre can own the subscription, and what to do about it. Empty
+        string if it has an owner, or will get one without anybody's help.
         """
         followed = self._followed.get(dc)
         if followed is None or followed.trouble or followed.state.targets_of(name):
@@ -46,17 +46,21 @@ class Placements:
         return self._full(dc, followed.state) or ""
 
     def all_missing(self, name: str) -> dict[str, str]:
-        """The same for each datacentre where it is so."""
+        """The result of `missing` for each datacentre where it is not empty."""
         found = ((dc, self.missing(dc, name)) for dc in self._followed)
         return {dc: reason for dc, reason in found if reason}
 
     def takeover(self, dc: str, name: str, node: str) -> dict[str, Any]:
-        """Since when the node has had the subscription and from whom, as far as it is known."""
+        """The result of `takeover` in this datacentre; empty if its coordination is not followed
+        now.
+        """
         followed = self._followed.get(dc)
         return {} if followed is None or followed.trouble else takeover(followed.state, name, node)
 
     def notices_in_steps(self) -> Generator[None, None, list[dict[str, Any]]]:
-        """Sentences, each of a datacentre; with a pause at each yield, a millisecond apart."""
+        """The notices for operators, each with its datacentre. Yields about every millisecond, so
+        that other tasks can run.
+        """
         found: list[dict[str, Any]] = []
         for dc, followed in self._followed.items():
             state = followed.state
@@ -85,9 +89,8 @@ class Placements:
 
 
 def takeover(state: CoordinationState, subscription: str, node: str) -> dict[str, Any]:
-    """Return `ownedForS`, in log time, with `takenOverFrom` and `takenOverBecause` where that is
-    remembered; nothing for a node that owns none of it. A node tells of failures of its own time
-    only.
+    """Return `ownedForS`, in log time, and `takenOverFrom` and `takenOverBecause` if the state
+    still holds the move. Empty if the node owns nothing of the subscription.
     """
     grants = [each for each in state.grants(subscription) if state.node_of(each.boot) == node]
     if not grants:
@@ -101,8 +104,8 @@ def takeover(state: CoordinationState, subscription: str, node: str) -> dict[str
 
 
 def _move_of(state: CoordinationState, subscription: str, node: str, epoch: int) -> Move | None:
-    """The one by which the owner got these partitions, as far as it is remembered: the last before
-    they became its own, for later ones have left it as it was.
+    """The move that gave the owner these partitions, if the state still holds it: the last one
+    before the grant.
     """
     for move in reversed(state.moves):
         if move.subscription == subscription and node in move.after and move.offset <= epoch:

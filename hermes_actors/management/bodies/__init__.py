@@ -1,1 +1,1 @@
-"""Bodies that clients send and are shown: read, checked, merged, masked."""
+"""Request and response bodies: decoded, validated, merged, and masked."""

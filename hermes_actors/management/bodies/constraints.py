@@ -1,4 +1,4 @@
-"""The ranges of single fields; a violation is written `<path> <message>`."""
+"""Validates the fields of topics and subscriptions. A violation is the text `<path> <message>`."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -41,10 +41,10 @@ HEADERS_MAX = 100
 BATCH_MESSAGES_MAX = 10_000
 BATCH_TIME_MS_MAX = 3_600_000
 BATCH_BYTES_MAX = 16_777_216
-"""A batch lies in memory as a whole, and so does each node's share of all that are under way."""
+"""Limited because each node holds whole batches in memory, several at a time."""
 
 INTEGER_MAX = 2**31 - 1
-"""The greatest value of the wire's integer fields, as in Hermes."""
+"""The largest value of integer fields in the API, as in Hermes."""
 
 _RETRYING = {
     "message_backoff": (0,),
@@ -82,7 +82,7 @@ _RANGES: dict[type[Struct], dict[str, tuple[int, ...]]] = {
         "message_rate": (1,),
     },
 }
-"""The least and the greatest value of each number; INTEGER_MAX where only the least is said."""
+"""The smallest and the largest value of each number. The largest is INTEGER_MAX if left out."""
 
 _NAME_RULE = f'must match "{NAME_RULE}"'
 _SEVERITIES = ("CRITICAL", "IMPORTANT", "NON_IMPORTANT")
@@ -95,21 +95,21 @@ _CHAOS_DELAYS = (
 
 
 def require_valid_topic(topic: Topic) -> None:
-    """Raises Refused that names every field of the topic that is out of its range."""
+    """Raises Refused, which lists the topic's invalid fields."""
     require_none(topic_violations(topic))
 
 
 def require_valid_subscription(
     subscription: Subscription, filter_problems: Sequence[str] = ()
 ) -> None:
-    """Raises Refused that names every field of the subscription that is out of its range;
-    `filter_problems` are what `problems_of` found in its filters.
+    """Raises Refused, which lists the subscription's invalid fields. `filter_problems`: the result
+    of `problems_of` for its filters.
     """
     require_none(subscription_violations(subscription, filter_problems))
 
 
 async def problems_of(wanted: Sequence[Filter], pool: WorkerPool) -> tuple[str, ...]:
-    """Return what is wrong with the filters, as `filters[0].path must …`. A trio coroutine. Raises
+    """The violations in the filters, such as `filters[0].path must …`. A trio coroutine. Raises
     Unavailable.
     """
     try:
@@ -122,7 +122,7 @@ async def problems_of(wanted: Sequence[Filter], pool: WorkerPool) -> tuple[str, 
 
 
 def require_new_name(name: SubscriptionName) -> None:
-    """Raises Refused for a name that a new subscription cannot have; who has one keeps it."""
+    """Raises Refused if a new subscription may not have this name. Existing ones keep theirs."""
     problem = subscription_problem(name)
     if name.name == "query":
         problem = "must not be 'query': that path is a query of the topic's subscriptions"
@@ -131,7 +131,7 @@ def require_new_name(name: SubscriptionName) -> None:
 
 
 def topic_violations(topic: Topic) -> Iterator[str]:
-    """Give all that is wrong with a topic taken by itself, each in words."""
+    """Yield the violations in a topic, apart from rules that depend on other objects."""
     if not is_name_part(TopicName.parse(topic.name).name):
         yield f"Topic.name {_NAME_RULE}"
     if len(topic.name) > TOPIC_CHARACTERS_MAX:
@@ -154,14 +154,14 @@ def topic_violations(topic: Topic) -> Iterator[str]:
 def _chaos(path: str, policy: ChaosPolicy) -> Iterator[str]:
     yield from within_ranges(path, policy)
     if not 0 <= policy.delay_from <= policy.delay_to:
-        # Without its path: conformance tests compare the sentence.
+        # Without the path, because the text is Hermes' own and conformance tests compare it.
         yield _CHAOS_DELAYS
 
 
 def subscription_violations(
     subscription: Subscription, filter_problems: Sequence[str] = ()
 ) -> Iterator[str]:
-    """Give all that is wrong with a subscription taken by itself, each in words."""
+    """Yield the violations in a subscription, apart from rules that depend on other objects."""
     if not is_name_part(subscription.name):
         yield f"Subscription.name {_NAME_RULE}"
     if len(subscription.name) > TOPIC_CHARACTERS_MAX:
@@ -186,7 +186,7 @@ def subscription_violations(
 
 
 def within_ranges(path: str, value: Struct) -> Iterator[str]:
-    """The numbers that are out of their ranges; None is no limit."""
+    """Yield the numbers that are out of range. None is always valid."""
     for each in fields_of(type(value)):
         number = getattr(value, each.name)
         bounds = _RANGES[type(value)].get(each.name)

@@ -1,6 +1,6 @@
-"""Decodes what a client sent, or raises an error that names the field and the reason.
+"""Decodes request bodies. Errors name the field and the reason.
 
-Unknown fields are ignored and a null counts as absent, as in Hermes.
+As in Hermes, unknown fields are ignored, and null means absent.
 """
 
 import base64
@@ -27,31 +27,31 @@ T = TypeVar("T")
 S = TypeVar("S", bound=Struct)
 
 NESTING_MAX = 64
-"""How many levels of maps and lists a body may have."""
+"""The maximum depth of maps and lists in a body."""
 
 PARTS_MAX = 20_000
-"""How many values, fields and containers it may have: looking at all of them takes some 10 ms."""
+"""The maximum number of commas, colons and brackets in a body. That many take about 10 ms."""
 
 PROBLEMS_MAX = 20
-"""How many of a body's problems are told."""
+"""The maximum number of problems in one answer."""
 
 _READ_ONLY = ("createdAt", "modifiedAt")
 _FREE_MAP = "endpointAddressResolverMetadata"
 _TRACKING_MODES = frozenset(mode.value for mode in TrackingMode)
 
 fields_of = cache(msgspec.structs.fields)
-"""The fields of a kind of value, worked out once."""
+"""The fields of a Struct class, cached."""
 
 
 def require_none(problems: Iterator[str]) -> None:
-    """Raises Refused that tells the first of these problems, if there are any."""
+    """Raises Refused with the first PROBLEMS_MAX of these problems, if there are any."""
     told = list(islice(problems, PROBLEMS_MAX))
     if told:
         raise Refused("; ".join(told))
 
 
 def json_value(body: bytes) -> Any:
-    """The JSON value that a request's body holds. Raises Refused with FORMAT_ERROR."""
+    """Parse a body as JSON. Raises Refused with FORMAT_ERROR."""
     if sum(map(body.count, (b",", b"[", b"{", b":"))) > PARTS_MAX:
         raise Refused(
             f"The body has more than {PARTS_MAX} commas, colons and brackets; nothing here needs "
@@ -73,7 +73,7 @@ def json_value(body: bytes) -> Any:
 
 
 def json_object(body: bytes) -> dict[str, Any]:
-    """The JSON object that a request's body holds. Raises Refused with FORMAT_ERROR."""
+    """Parse a body as a JSON object. Raises Refused with FORMAT_ERROR."""
     value = json_value(body)
     if not isinstance(value, dict):
         raise Refused('The body must be a JSON object, {"…": …}', ErrorCode.FORMAT_ERROR)
@@ -81,7 +81,7 @@ def json_object(body: bytes) -> dict[str, Any]:
 
 
 def required_text(body: Mapping[str, Any], field: str, kind: str) -> str:
-    """A field that must be there and be text. Raises Refused."""
+    """The value of a required text field. Raises Refused."""
     value = body.get(field)
     if value is None:
         raise Refused(f"{kind}.{field} must not be null")
@@ -91,9 +91,10 @@ def required_text(body: Mapping[str, Any], field: str, kind: str) -> str:
 
 
 def decode_topic(body: Mapping[str, Any], *, default_fallback: bool = False) -> Topic:
-    """A topic from its JSON object; its two times are the broker's to set. Raises Refused.
+    """Decode a topic from its JSON object, without createdAt and modifiedAt, which the broker sets.
+    Raises Refused.
 
-    `default_fallback` is whether a topic that does not say falls back to other datacentres.
+    `default_fallback`: the default of fallbackToRemoteDatacenterEnabled.
     """
     raw = _known_fields(Topic, body)
     raw.setdefault("fallbackToRemoteDatacenterEnabled", default_fallback)
@@ -104,14 +105,18 @@ def decode_topic(body: Mapping[str, Any], *, default_fallback: bool = False) -> 
 
 
 def decode_plain(kind: type[S], body: Mapping[str, Any]) -> S:
-    """Any other value from its JSON object, called by its kind's name. Raises Refused."""
+    """Decode any other Struct from its JSON object. Errors call it by its class name. Raises
+    Refused.
+    """
     return _decode(kind, _known_fields(kind, body))
 
 
 def decode_subscription(body: Mapping[str, Any]) -> Subscription:
-    """A subscription from its JSON object; the delivery type says which policy. Raises Refused."""
+    """Decode a subscription from its JSON object. Its delivery type decides which kind of policy it
+    has. Raises Refused.
+    """
     raw = _known_fields(Subscription, body)
-    # The free map is the client's own: its nulls too.
+    # This map belongs to the client, so its nulls are kept.
     raw[_FREE_MAP] = body.get(_FREE_MAP) or {}
     is_batch = raw.get("deliveryType") == DeliveryType.BATCH.value
     raw.setdefault("subscriptionPolicy", {})
@@ -120,7 +125,7 @@ def decode_subscription(body: Mapping[str, Any]) -> Subscription:
 
 
 def converted(kind: type[T], value: Any, at: str = "") -> T:
-    """The value as this kind; `at` says where it stands in the body. Raises Refused."""
+    """Convert the value to this type. `at`: its path in the body, for errors. Raises Refused."""
     decode: Callable[[Any], T] = partial(msgspec.convert, type=kind, strict=False)
     try:
         return decode(value)
@@ -133,7 +138,7 @@ def converted(kind: type[T], value: Any, at: str = "") -> T:
 
 
 def decode_base64(text: str, field: str) -> bytes:
-    """The bytes of a field in Base64. Raises Refused."""
+    """Decode a field in Base64. Raises Refused."""
     try:
         return base64.b64decode(text, validate=True)
     except ValueError as error:
@@ -141,16 +146,16 @@ def decode_base64(text: str, field: str) -> bytes:
 
 
 def merge(base: Mapping[str, Any], patch: Mapping[str, Any]) -> dict[str, Any]:
-    """Return `base` with `patch` laid over it, which changes the keys that it names and no other.
+    """Return `base` with the keys that `patch` names changed. Neither argument is modified.
 
-    Maps are merged key by key at every depth, lists are replaced whole, and an explicit null takes
-    a key's value away, so that the decoder gives it its default again. Neither is changed.
+    Maps are merged key by key at every depth; lists are replaced. A null resets a key: the decoder
+    then uses its default.
     """
     merged = dict(base)
     for key, value in patch.items():
         old = merged.get(key)
         if isinstance(value, Mapping):
-            # Also where nothing is there to merge with, so that no map is shared with the patch.
+            # Merged even into nothing, so that the result shares no map with the patch.
             merged[key] = merge(old if isinstance(old, Mapping) else {}, value)
         else:
             merged[key] = value
@@ -158,7 +163,7 @@ def merge(base: Mapping[str, Any], patch: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def without_nulls(value: Any) -> Any:
-    """The value with every key whose value is null left out, at every depth."""
+    """The value without keys whose value is null, at every depth."""
     if isinstance(value, Mapping):
         return {key: without_nulls(each) for key, each in value.items() if each is not None}
     if isinstance(value, list):
@@ -167,7 +172,7 @@ def without_nulls(value: Any) -> Any:
 
 
 def _settle_tracking(raw: dict[str, Any]) -> None:
-    """The flag and the mode say the same thing; the mode wins, and an unknown one is off."""
+    """Make trackingEnabled and trackingMode agree. The mode wins; an unknown mode means off."""
     mode = raw.get("trackingMode")
     if mode is None:
         mode = (TrackingMode.ALL if raw.get("trackingEnabled") is True else TrackingMode.OFF).value
@@ -189,7 +194,7 @@ def _decode(kind: type[S], raw: dict[str, Any], policy: type[Struct] | None = No
     return kind(
         **{
             each.name: converted(
-                # A union of the two policies cannot tell them apart.
+                # The field's type is a union, which does not decide between the two policies.
                 policy if policy and each.name == "subscription_policy" else each.type,
                 raw[each.encode_name],
                 f"{kind.__name__}.{each.encode_name}",
@@ -201,7 +206,7 @@ def _decode(kind: type[S], raw: dict[str, Any], policy: type[Struct] | None = No
 
 
 def _nests_deeper_than(levels: int, value: Any) -> bool:
-    """True where something nests so deep that a walk over it could run out of stack."""
+    """True if the value is nested so deep that recursion over it could overflow the stack."""
     level = [value]
     for _ in range(levels):
         inner = [each for each in level if isinstance(each, (dict, list))]

@@ -1,7 +1,7 @@
-"""Endpoints of subscriptions: which are accepted, and how their passwords are masked.
+"""Validates endpoints of subscriptions, and masks their passwords.
 
-An endpoint may be several addresses with `;` between them, and an address a URI template,
-`https://{host}/orders/{id}`, that each message fills in.
+An endpoint may consist of several addresses, separated by `;`. An address may be a URI template
+such as `https://{host}/orders/{id}`, whose fields come from each message.
 """
 
 import re
@@ -17,12 +17,12 @@ from hermes_actors.model.redaction import HIDDEN, redacted
 from hermes_actors.security.address_guard import AddressGuard
 
 PROTOCOLS = ("http", "https", "jms", "googlepubsub", "googlebigquery")
-"""The schemes accepted without configuration."""
+"""The protocols accepted without configuration."""
 
-MASKED_PASSWORD = "*****"  # noqa: S105 -- what is shown in place of one
+MASKED_PASSWORD = "*****"  # noqa: S105 -- the mask for passwords
 
 ENDPOINT_CHARACTERS_MAX = 16_384
-"""All addresses together; each message fills in their fields."""
+"""The maximum length of an endpoint. It is limited because templates are expanded per message."""
 
 _FIELD = re.compile(r"\{[^{}\s]+\}")
 _HOST_LABEL = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9-]*[a-zA-Z0-9])?")
@@ -32,8 +32,8 @@ _ADDRESS = re.compile(r"([^:/?#]+://)(?:([^/?#]*)@)?([^/?#]*)(.*)", re.DOTALL)
 
 
 class Address(Struct, frozen=True):
-    """One address: its scheme with `://`, the user and `:password` if it has one, its host and
-    port, and the rest; of what is no address the rest alone.
+    """One address, split: the scheme with `://`, the user, the password with its `:`, the host and
+    port, and the rest. If the text is not an address, all of it is `rest`.
     """
 
     scheme: str
@@ -47,12 +47,12 @@ class Address(Struct, frozen=True):
 
     @property
     def place(self) -> tuple[str, str]:
-        """The scheme, and the host with its port."""
+        """The scheme, and the host with its port, in lower case."""
         return self.scheme.lower(), self.authority.lower()
 
     @property
     def is_masked(self) -> bool:
-        """True where the mask stands for the password."""
+        """True if the password is the mask."""
         return self.password.partition("@")[0] == f":{MASKED_PASSWORD}"
 
     @property
@@ -77,7 +77,7 @@ def _address(text: str) -> Address:
 
 
 def require_valid_endpoint(endpoint: str, additional_protocols: Iterable[str] = ()) -> None:
-    """Raises Refused that says what is wrong with the endpoint, without its passwords."""
+    """Raises Refused for an invalid endpoint. The text hides its passwords."""
     if len(endpoint) > ENDPOINT_CHARACTERS_MAX:
         raise Refused(
             f"Subscription.endpoint has {len(endpoint)} characters; at most "
@@ -86,15 +86,15 @@ def require_valid_endpoint(endpoint: str, additional_protocols: Iterable[str] = 
     for each in split_addresses(endpoint):
         problem = address_problem(_FIELD.sub("dummy", each), (*PROTOCOLS, *additional_protocols))
         if problem:
-            # What is refused may not follow the grammar, so more is hidden here than in an answer.
+            # An invalid endpoint may not follow the grammar, so more is hidden than by the mask.
             raise _refused(_ANY_USER_INFO.sub(rf"\1:{MASKED_PASSWORD}@", endpoint), problem)
 
 
 def require_allowed_endpoint(endpoint: str, guard: AddressGuard) -> None:
-    """Raises Refused for a valid endpoint that can be seen to lead where nothing is pushed to.
+    """Raises Refused if the endpoint's host is one that the guard forbids.
 
-    What a name leads to is looked up by who pushes, each time. Endpoints of other protocols, and
-    hosts that each message fills in, are not looked at.
+    Names are not resolved here: the sender does so, and checks the result, for each connection.
+    Other protocols and hosts with template fields are not checked.
     """
     for each in addresses_of(endpoint):
         if each.place[0] not in ("http://", "https://") or _FIELD.search(each.authority):
@@ -113,10 +113,10 @@ def mask_endpoint(endpoint: str) -> str:
 
 
 def unmask_endpoint(shown: str, old: str) -> str:
-    """`shown` with the old endpoint's passwords where masks stand for them.
+    """Return `shown` with its masks replaced by the passwords of the old endpoint.
 
-    Only for the same scheme, user, host and port: who cannot read a password must not lead it
-    elsewhere. Raises Refused for any other mask.
+    A mask is replaced only if scheme, user, host and port are the same: a caller who cannot read a
+    password must not be able to send it elsewhere. Raises Refused for any other mask.
     """
     known = {(*each.place, each.user): each.password for each in addresses_of(old)}
     unmasked = []
@@ -125,20 +125,22 @@ def unmask_endpoint(shown: str, old: str) -> str:
         if not password and each.is_masked:
             raise _refused(
                 mask_endpoint(shown),
-                f"{MASKED_PASSWORD} stands for the password of the same user at the same host "
-                "only; give the password",
+                f"{MASKED_PASSWORD} means the stored password, but only for the same user and "
+                "host; give the password",
             )
         unmasked.append(replace(each, password=password or "").text)
     return ";".join(unmasked)
 
 
 def has_password_at_template(endpoint: str) -> bool:
-    """True when messages say which host gets a password."""
+    """True if an address has a password and a host that messages determine."""
     return any(each.password and _FIELD.search(each.authority) for each in addresses_of(endpoint))
 
 
 def address_problem(filled: str, allowed: Iterable[str]) -> str:
-    """What is wrong with an address whose template is filled in, "" if nothing is."""
+    """What is wrong with an address whose template fields are filled in. Empty string if it is
+    valid.
+    """
     unfit = _UNFIT.search(filled)
     if unfit is not None:
         return f"the character {unfit.group()!r} cannot stand in a URI"
@@ -151,7 +153,7 @@ def address_problem(filled: str, allowed: Iterable[str]) -> str:
         address = urlsplit(filled)
         port = address.port
     except ValueError:
-        # Python's own text repeats what it could not read, which may be half of a password.
+        # Python's error text is not used: it quotes the address, perhaps half of a password.
         return "its host or its port cannot be read; escape reserved characters of a password"
     host = address.hostname
     if port == 0:
@@ -160,7 +162,7 @@ def address_problem(filled: str, allowed: Iterable[str]) -> str:
         return "it has no host"
     if "_" in host:
         return f"host '{host}' holds an underscore, which host names cannot"
-    # An IPv6 address between brackets has been checked.
+    # urlsplit has checked an IPv6 address in brackets.
     labels = [] if ":" in host else host.removesuffix(".").split(".")
     is_name = all(_HOST_LABEL.fullmatch(label) for label in labels)
     return "" if is_name else f"'{host}' is not a host name"

@@ -1,5 +1,5 @@
-"""Secrets of a subscription: shown as a mask, kept where the mask comes back, and never led
-elsewhere by who cannot read them.
+"""Secrets of a subscription: masked in answers, and kept if an update contains the mask. A caller
+who cannot read a secret cannot have it sent to another host.
 """
 
 from collections.abc import Mapping, Sequence
@@ -19,8 +19,8 @@ from hermes_actors.model.subscription import Header, SigningPolicy, Subscription
 
 
 def masked(subscription: Subscription, *, shows_headers: bool = False) -> Subscription:
-    """The subscription with masks for its secrets; fixed headers that may hold one are left as they
-    are where `shows_headers`.
+    """The subscription with its secrets masked. With `shows_headers`, fixed headers are not
+    masked.
     """
     policy, signing, headers = (
         subscription.o_auth_policy,
@@ -45,9 +45,9 @@ def masked(subscription: Subscription, *, shows_headers: bool = False) -> Subscr
 
 
 def with_secrets_kept(old: Subscription | None, patch: Mapping[str, Any]) -> dict[str, Any]:
-    """The patch with the secrets of `old` where it holds the masks that an answer showed.
+    """The patch with its masks replaced by the secrets of `old`.
 
-    Raises Refused for a mask that stands for nothing, as all do for a new subscription (None).
+    Raises Refused for a mask without a stored secret. A new subscription (None) has none.
     """
     kept = dict(patch)
     policy, signing, headers = (kept.get(key) for key in ("oAuthPolicy", "signing", "headers"))
@@ -72,9 +72,9 @@ def with_secrets_kept(old: Subscription | None, patch: Mapping[str, Any]) -> dic
 def require_secrets_for_other_hosts(
     old: Subscription, new: Subscription, patch: Mapping[str, Any], *, sees_headers: bool
 ) -> None:
-    """Raises Refused where a secret that is only kept would be sent to other hosts than before.
+    """Raises Refused if the update would send a secret that it does not repeat to another host.
 
-    `sees_headers`: who changes it may read its fixed headers, and so need not repeat them.
+    `sees_headers`: the caller may read the secrets in fixed headers, and need not repeat them.
     """
     before = old.endpoint_address_resolver_metadata.get("hosts")
     has_other_hosts = before != new.endpoint_address_resolver_metadata.get("hosts")
@@ -82,8 +82,8 @@ def require_secrets_for_other_hosts(
     is_given = isinstance(given, str) and not any(each.is_masked for each in addresses_of(given))
     if has_other_hosts and not is_given and has_password_at_template(new.endpoint):
         raise Refused(
-            "Subscription.endpointAddressResolverMetadata.hosts: who changes where a password is "
-            "sent has to know it; give the endpoint with its password"
+            "Subscription.endpointAddressResolverMetadata.hosts changes where a password is sent, "
+            "so the password is needed; give the endpoint with its password"
         )
     places = {each.place for each in addresses_of(new.endpoint)}
     moves = has_other_hosts or not places <= {each.place for each in addresses_of(old.endpoint)}
@@ -94,13 +94,13 @@ def require_secrets_for_other_hosts(
     for header in new.headers:
         if is_secret_header(header.name) and (header.name, header.value) not in repeated:
             raise Refused(
-                f"Subscription.headers: who changes where {header.name} is sent has to know its "
-                "value; give the headers with their values"
+                f"Subscription.headers: the update changes where {header.name} is sent, so its "
+                "value is needed; give the headers with their values"
             )
 
 
 def _unmasked_headers(shown: list[Any], old: Sequence[Header]) -> list[Any]:
-    """The headers, with the old values of headers of the same names, in their order."""
+    """The headers with masks replaced by the values of old headers of the same name, in order."""
     left: dict[str, list[str]] = {}
     for header in old:
         left.setdefault(header.name.lower(), []).append(header.value)
@@ -115,10 +115,10 @@ def _unmasked_headers(shown: list[Any], old: Sequence[Header]) -> list[Any]:
 
 
 def _taken(field: str, noun: str, left: list[str]) -> str:
-    """The next of the values that masks stand for. Raises Refused when there are no more."""
+    """Take the value for the next mask. Raises Refused if none is left."""
     if not left:
         raise Refused(
-            f"Subscription.{field}: {MASK} stands for a {noun} that is there already, and there "
-            f"is none; give the {noun}"
+            f"Subscription.{field}: {MASK} means the stored {noun}, but none is stored; give the "
+            f"{noun}"
         )
     return left.pop(0)

@@ -1,6 +1,4 @@
-"""Topics and subscriptions as they are shown: no nulls, no secrets, nothing that was not computed
-from what is stored.
-"""
+"""The JSON of topics, subscriptions and message bodies in answers, without nulls and secrets."""
 
 import base64
 from typing import Any
@@ -35,14 +33,14 @@ def subscription_view(
     *,
     shows_headers: bool = False,
 ) -> dict[str, Any]:
-    """The subscription's JSON object in the state that it is seen in, its secrets masked, those in
-    fixed headers unless `shows_headers`.
+    """The subscription's JSON object with this state, its secrets masked. With `shows_headers`,
+    fixed headers are not masked.
     """
     shown = replace(masked(subscription, shows_headers=shows_headers), state=state)
     view: dict[str, Any] = without_nulls(msgspec.to_builtins(shown))
     _drop_unused(shown, view)
     _drop_unused(shown.subscription_policy, view["subscriptionPolicy"])
-    # A free map is the client's own: its nulls are not ours to drop.
+    # This map belongs to the client, so its nulls are kept.
     view["endpointAddressResolverMetadata"] = subscription.endpoint_address_resolver_metadata
     if isinstance(subscription.subscription_policy, SerialPolicy):
         seconds = subscription.subscription_policy.backoff_max_interval_in_sec
@@ -51,7 +49,9 @@ def subscription_view(
 
 
 def suspension_shown(suspension: Suspension | None) -> dict[str, Any]:
-    """Since when it is suspended, by whom, and why if the broker did it; nothing if it is not."""
+    """The suspension as JSON fields: when, by whom, and the reason if the broker suspended it.
+    Empty if it is not suspended.
+    """
     if suspension is None:
         return {}
     shown = {"suspendedAt": suspension.at_ms / 1_000, "suspendedBy": suspension.by}
@@ -59,7 +59,10 @@ def suspension_shown(suspension: Suspension | None) -> dict[str, Any]:
 
 
 def body_fields(name: str, body: bytes | None, shown: ShownBody | None) -> dict[str, str | None]:
-    """A body as fields of JSON: text, the JSON of Avro, or base64; of Avro with an `error`."""
+    """A message's body as JSON fields: text, or base64 if it is not text.
+
+    `shown`: the decoded Avro, if the body is Avro. It is then JSON, or base64 and an `error`.
+    """
     if shown is None or body is None:
         return as_text(name, body)
     if not shown.problem:
@@ -68,7 +71,7 @@ def body_fields(name: str, body: bytes | None, shown: ShownBody | None) -> dict[
 
 
 def as_text(name: str, value: bytes | None) -> dict[str, str | None]:
-    """Return bytes as a field of JSON: text, or in base64 under a name that says so."""
+    """Bytes as a JSON field: text in `name`, or base64 in `nameBase64` if they are not UTF-8."""
     if value is None:
         return {name: None}
     try:
@@ -78,7 +81,7 @@ def as_text(name: str, value: bytes | None) -> dict[str, str | None]:
 
 
 def _drop_unused(value: Struct, view: dict[str, Any]) -> None:
-    """Hermes' clients see only what they know, and what is used beyond it."""
+    """Remove fields that Hermes does not have and that hold their defaults."""
     fields = {each.name: each for each in fields_of(type(value))}
     for name in BEYOND_HERMES[type(value)]:
         each = fields[name]

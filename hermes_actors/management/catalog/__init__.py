@@ -1,1 +1,1 @@
-"""Groups, topics, subscriptions and what else there is: made, changed and removed by rules."""
+"""Groups, topics, subscriptions and schemas: created, changed and removed by rules."""

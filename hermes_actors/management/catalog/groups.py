@@ -1,4 +1,4 @@
-"""Groups: created, listed and removed; a group with topics is never removed."""
+"""Groups: created, listed, changed and removed. A group with topics cannot be removed."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -41,10 +41,10 @@ class Groups:
         return view
 
     async def create(self, caller: Caller, body: Mapping[str, Any]) -> None:
-        """Create a group, perhaps with an owner.
+        """Create a group, with or without an owner.
 
         Raises Refused: GROUP_NAME_IS_INVALID, GROUP_ALREADY_EXISTS, PERMISSION_DENIED, and
-        VALIDATION_ERROR for an owner who is not the caller.
+        VALIDATION_ERROR if the owner is not the caller.
         """
         name = required_text(body, "groupName", "Group")
         problem = group_problem(name, self._config.allowed_group_name_pattern)
@@ -70,7 +70,7 @@ class Groups:
         await self._changes.make(decide)
 
     async def update(self, caller: Caller, name: str, patch: Mapping[str, Any]) -> None:
-        """Change who owns a group and who may subscribe in it; its name cannot change.
+        """Change a group's owner and subscribers, but not its name.
 
         For administrators and the group's owner. Raises Refused.
         """
@@ -91,7 +91,8 @@ class Groups:
         await self._changes.make(decide)
 
     async def delete(self, caller: Caller, name: str) -> None:
-        """Remove an empty group: for anyone, or where it has an owner for him and administrators.
+        """Remove an empty group. Anybody may, unless the group has an owner: then only the owner
+        and administrators may.
 
         Raises Refused: GROUP_NOT_EXISTS, GROUP_NOT_EMPTY, OTHER (403).
         """
@@ -125,7 +126,9 @@ def _owners(group: Group) -> tuple[Owner, ...]:
 
 
 def _require_manageable(group: Group, caller: Caller, sources: Sequence[str]) -> None:
-    """Raises Refused for owners that nobody knows, or who would lock the caller out."""
+    """Raises Refused for owners of unknown sources, and for an owner that would lock the caller
+    out.
+    """
     for owner in (*_owners(group), *group.subscribers):
         require_known_source(owner, "Group", sources)
     if group.owner is not None and not caller.is_admin and not caller.owns(group.owner):

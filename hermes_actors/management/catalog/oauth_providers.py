@@ -1,5 +1,5 @@
-"""Providers of OAuth tokens: created, shown without their secrets, changed and removed by
-administrators.
+"""Providers of OAuth tokens: administrators create, change and remove them. Their secrets are never
+shown.
 """
 
 from collections.abc import Iterator, Mapping
@@ -37,7 +37,7 @@ class OAuthProviders:
         self._guard = guard
 
     async def names(self) -> list[str]:
-        """The names of all providers of OAuth tokens, sorted."""
+        """The names of all providers, sorted."""
         return sorted(self._metadata.catalog.oauth_providers)
 
     async def get(self, name: str) -> dict[str, Any]:
@@ -47,7 +47,7 @@ class OAuthProviders:
         return view
 
     async def create(self, caller: Caller, body: Mapping[str, Any]) -> None:
-        """Create a provider; an existing one stays as it is.
+        """Create a provider.
 
         Raises Refused: OAUTH_PROVIDER_ALREADY_EXISTS, PERMISSION_DENIED, VALIDATION_ERROR.
         """
@@ -67,7 +67,7 @@ class OAuthProviders:
         await self._changes.make(decide)
 
     async def update(self, caller: Caller, name: str, patch: Mapping[str, Any]) -> None:
-        """Change the fields that the patch names; a masked secret keeps the stored one.
+        """Change the fields that the patch names. A masked secret means the stored one.
 
         Raises Refused: OAUTH_PROVIDER_NOT_EXISTS, PERMISSION_DENIED, VALIDATION_ERROR.
         """
@@ -85,8 +85,8 @@ class OAuthProviders:
             moves = new.token_endpoint != live.provider.token_endpoint
             if moves and wanted.get("clientSecret") is None:
                 raise Refused(
-                    "OAuthProvider.clientSecret: who changes tokenEndpoint, where it is sent, has "
-                    "to know it; give the secret"
+                    "OAuthProvider.clientSecret is needed to change tokenEndpoint, to which it is "
+                    "sent; give the secret"
                 )
             if new == live.provider:
                 return None
@@ -146,14 +146,16 @@ def _violations(provider: OAuthProvider, guard: AddressGuard) -> Iterator[str]:
         yield "OAuthProvider.clientId must not be empty"
     if provider.client_secret == MASK:
         yield (
-            f"OAuthProvider.clientSecret: {MASK} stands for a secret that is there "
-            "already, and there is none; give the secret"
+            f"OAuthProvider.clientSecret: {MASK} means the stored secret, but none is "
+            "stored; give the secret"
         )
     yield from within_ranges("OAuthProvider", provider)
 
 
 def _endpoint_problem(endpoint: str, guard: AddressGuard) -> str:
-    """What is wrong with a token endpoint. It is not repeated, for it may hold a password."""
+    """What is wrong with a token endpoint, or an empty string. The text does not quote the
+    endpoint, because it may contain a password.
+    """
     if problem := address_problem(endpoint, ("http", "https")):
         return f"is not valid: {problem}"
     parts = urlsplit(endpoint)

@@ -1,4 +1,4 @@
-"""Ownership for those who ask: the caller's own roles, and the directories of owners."""
+"""The caller's roles, and the sources of owners."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -11,7 +11,9 @@ from hermes_actors.model.topic import Owner
 
 
 class Owners:
-    """The owners of topics and subscriptions, from the given sources. All are trio coroutines."""
+    """The owners of topics and subscriptions, from the given sources. Methods are trio
+    coroutines.
+    """
 
     def __init__(
         self, topics: Topics, subscriptions: Subscriptions, sources: Sequence[str]
@@ -23,7 +25,7 @@ class Owners:
     async def roles(
         self, caller: Caller, topic: str | None = None, subscription: str | None = None
     ) -> list[str]:
-        """The caller's roles, for a topic or a subscription where one is named."""
+        """The caller's roles, also for a topic and a subscription if they are given."""
         on_topic: tuple[Owner, ...] = ()
         on_subscription: tuple[Owner, ...] = ()
         if topic is not None:
@@ -34,18 +36,18 @@ class Owners:
         return [role.value for role in roles_of(caller, on_topic, on_subscription)]
 
     async def sources(self) -> list[dict[str, Any]]:
-        """The directories of owners."""
+        """The sources of owners."""
         return [
             {"name": source, "autocomplete": False, "deprecated": False} for source in self._sources
         ]
 
     async def one(self, source: str, owner_id: str) -> dict[str, Any]:
-        """One owner of a directory. Raises Refused with OWNER_SOURCE_NOT_FOUND."""
+        """One owner of a source. Raises Refused with OWNER_SOURCE_NOT_FOUND."""
         self._require_source(source)
         return {"id": owner_id, "name": owner_id}
 
     async def found(self, source: str, search: str = "") -> list[dict[str, Any]]:
-        """Search a directory for owners. No source built in can. Raises Refused."""
+        """Search a source for owners. Always raises Refused: no built-in source can search."""
         self._require_source(source)
         raise Refused(
             f"Owner source {source} cannot search for '{search}'; give the id",

@@ -1,4 +1,4 @@
-"""Which datacentres are to be published to: marked by administrators, known to all of them."""
+"""The readiness of datacentres for publishing: administrators set it, all datacentres share it."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -21,7 +21,7 @@ class DatacenterReadiness:
         self._datacenters = frozenset((metadata.dc, *datacenters))
 
     async def all(self, caller: Caller) -> list[dict[str, Any]]:
-        """Which datacentres are ready. Raises Refused."""
+        """The readiness of each datacentre, for administrators. Raises Refused."""
         require_admin(caller, "see which datacentres are ready")
         catalog = self._metadata.catalog
         names = sorted(self._datacenters.union(catalog.marked_datacenters()))

@@ -1,6 +1,6 @@
-"""The registry as Confluent's clients see it: subjects, versions, ids, compatibility, by its rules.
+"""The schema registry with the API of Confluent's: subjects, versions, ids, compatibility.
 
-Its errors have numbers of their own; the first three digits are the HTTP status.
+Its errors have Confluent's codes; the first three digits of a code are the HTTP status.
 """
 
 import re
@@ -23,7 +23,7 @@ _NUMBER = re.compile(r"[0-9]{1,10}")
 
 
 class RegistryError(Exception):
-    """An error of the registry, by its number and the text that goes with it."""
+    """An error in Confluent's format: a code and a text."""
 
     def __init__(self, number: int, message: str) -> None:
         super().__init__(message)
@@ -48,7 +48,7 @@ class SchemaRegistry:
         self._config = config
 
     async def names(self, subject_prefix: str = "") -> list[str]:
-        """The subjects that begin with this, sorted; ":*:" stands for all contexts."""
+        """The subjects with this prefix, sorted. A leading ":*:" (all contexts) is ignored."""
         prefix = subject_prefix.removeprefix(":*:")
         return [each for each in self._subjects.names() if each.startswith(prefix)]
 
@@ -61,7 +61,7 @@ class SchemaRegistry:
         return _shown(subject, self._version(self._own_name(subject), version))
 
     async def lookup(self, subject: str, body: Mapping[str, Any]) -> dict[str, Any]:
-        """The version of a subject that says the same as the body's schema."""
+        """The version of a subject that is the same schema as the body's."""
         name = self._own_name(subject)
         self._found(name)
         found = self._subjects.find(name, _schema_in(body))
@@ -72,7 +72,7 @@ class SchemaRegistry:
     async def register(
         self, caller: Caller, subject: str, body: Mapping[str, Any]
     ) -> dict[str, Any]:
-        """Make the body's schema a version of the subject; its id."""
+        """Make the body's schema a version of the subject. Returns its id."""
         name = self._own_name(subject)
         self._require_changeable(caller, name)
         try:
@@ -83,14 +83,14 @@ class SchemaRegistry:
             raise RegistryError(42201, error.message) from error
 
     async def delete(self, caller: Caller, subject: str) -> list[int]:
-        """Delete all versions of a subject; which there were."""
+        """Delete all versions of a subject. Returns their numbers."""
         name = self._own_name(subject)
         self._found(name)
         self._require_removable(caller, name)
         return await self._subjects.delete(name)
 
     async def delete_version(self, caller: Caller, subject: str, version: str) -> int:
-        """Delete one version of a subject; its number."""
+        """Delete one version of a subject. Returns its number."""
         name = self._own_name(subject)
         number = self._version(name, version).number
         self._require_removable(caller, name)
@@ -105,7 +105,7 @@ class SchemaRegistry:
         return {"schema": schema.text, **_kind_of(schema)}
 
     async def versions_with(self, schema_id: int) -> list[dict[str, Any]]:
-        """The subjects and versions that are the schema with this id."""
+        """The subjects and versions that have the schema with this id."""
         await self.by_id(schema_id)
         return [
             {"subject": subject, "version": version}
@@ -113,14 +113,15 @@ class SchemaRegistry:
         ]
 
     async def subjects_with(self, schema_id: int) -> list[str]:
-        """The subjects that have the schema with this id as a version."""
+        """The subjects that have the schema with this id."""
         return sorted({each["subject"] for each in await self.versions_with(schema_id)})
 
     async def compatibility(
         self, subject: str, version: str, body: Mapping[str, Any], *, verbose: bool = False
     ) -> dict[str, Any]:
-        """Whether the body's schema agrees with a version of the subject, or (version "") with
-        those that its level compares it with; with `verbose` `messages` say where it does not.
+        """Check if the body's schema is compatible with a version of the subject, or (version "")
+        with all versions that the subject's level demands. With `verbose`, `messages` has the
+        reasons if it is not.
         """
         name = self._own_name(subject)
         schema = _schema_in(body)
@@ -138,7 +139,9 @@ class SchemaRegistry:
         return {"is_compatible": not found, **({"messages": found} if verbose else {})}
 
     async def level(self, subject: str, default_to_global: bool = False) -> dict[str, Any]:
-        """The compatibility level of a subject, if need be that of all; for "" that of all."""
+        """The compatibility level of a subject; "" means the global level. With
+        `default_to_global`, a subject without its own level has the global one.
+        """
         name = self._own_name(subject)
         level = self._subjects.own_level(name)
         if level is None and not default_to_global and name:
@@ -150,7 +153,7 @@ class SchemaRegistry:
     async def set_level(
         self, caller: Caller, subject: str, body: Mapping[str, Any]
     ) -> dict[str, Any]:
-        """Set the compatibility level of a subject, or ("") of all without one of their own."""
+        """Set the compatibility level of a subject; "" means the global level."""
         name = self._own_name(subject)
         self._require_changeable(caller, name)
         level = body.get("compatibility")
@@ -163,7 +166,7 @@ class SchemaRegistry:
         return {"compatibility": level}
 
     async def drop_level(self, caller: Caller, subject: str) -> dict[str, Any]:
-        """Take back the subject's own compatibility level; which it was."""
+        """Remove the subject's own compatibility level. Returns the removed level."""
         name = self._own_name(subject)
         self._require_changeable(caller, name)
         level = self._subjects.own_level(name)
@@ -173,12 +176,12 @@ class SchemaRegistry:
         return {"compatibility": level}
 
     def _own_name(self, subject: str) -> str:
-        """The subject by its own name: Kafka's tools call a topic's `<topic>-value`."""
+        """The subject's name here. Kafka's tools call a topic's subject `<topic>-value`."""
         plain = subject.removesuffix(_VALUE_SUFFIX)
         return plain if plain != subject and self._topics.exists(plain) else subject
 
     def _topic(self, name: str) -> Topic | None:
-        """The topic whose subject it is."""
+        """The topic with this subject; None if there is none."""
         return self._topics.live(name).topic if self._topics.exists(name) else None
 
     def _found(self, name: str) -> Mapping[int, SchemaVersion]:
@@ -195,7 +198,7 @@ class SchemaRegistry:
         return versions[number]
 
     def _require_changeable(self, caller: Caller, name: str) -> None:
-        """Raises Refused (403) unless the caller owns the subject's topic, or is administrator."""
+        """Raises Refused (403) unless the caller is an owner of the topic or an administrator."""
         owners: tuple[Owner, ...] = ()
         if self._topics.exists(name):
             owners = self._topics.owners(self._topics.live(name))
@@ -228,7 +231,7 @@ def _shown(subject: str, found: SchemaVersion) -> dict[str, Any]:
 
 
 def _kind_of(schema: Schema) -> dict[str, Any]:
-    """As Confluent's registry shows it: Avro goes without saying."""
+    """The schemaType as in Confluent's registry, which leaves it out for Avro."""
     return {} if schema.kind is SchemaKind.AVRO else {"schemaType": schema.kind.value}
 
 

@@ -1,5 +1,5 @@
-"""The business rules of topics and subscriptions, as pure functions of what is there, what is
-wanted and who asks.
+"""The rules of topics and subscriptions, as pure functions of the old value, the new value and the
+caller.
 """
 
 from collections.abc import Iterable, Sequence
@@ -22,7 +22,7 @@ _NON_ADMIN_RETENTION_MS_MAX = 2 * 86_400_000
 
 
 def require_known_source(owner: Owner, kind: str, sources: Sequence[str]) -> None:
-    """Raises Refused when the owner is of none of these sources."""
+    """Raises Refused if the owner's source is not one of these."""
     if owner.source not in sources:
         raise Refused(
             f"{kind}.owner.source '{owner.source}' does not exist; known are {', '.join(sources)}"
@@ -66,7 +66,7 @@ def require_open_group(group: Group, caller: Caller) -> None:
 
 
 def require_updatable(old: Topic, new: Topic, caller: Caller, config: ManagementConfig) -> None:
-    """Raises Refused unless this caller may turn the one topic into the other."""
+    """Raises Refused unless this caller may change the topic from `old` to `new`."""
     if new.name != old.name:
         raise Refused(f"Topic.name is '{new.name}', but the path names '{old.name}'")
     require_known_source(new.owner, "Topic", config.owner_sources)
@@ -85,7 +85,7 @@ def require_updatable(old: Topic, new: Topic, caller: Caller, config: Management
 
 
 def require_content_type_kept(old: Topic, new: Topic, *, has_schema: bool) -> None:
-    """Raises Refused for every change of the content type but a whole migration to AVRO."""
+    """Raises Refused for every change of the content type except a complete migration to AVRO."""
     flag_set = new.migrated_from_json_type and not old.migrated_from_json_type
     if old.migrated_from_json_type and not new.migrated_from_json_type:
         raise Refused("Topic.migratedFromJsonType cannot be taken back: the migration has happened")
@@ -103,7 +103,7 @@ def require_content_type_kept(old: Topic, new: Topic, *, has_schema: bool) -> No
 
 
 def require_schema(topic: Topic, schema: str | None) -> None:
-    """Raises Refused for an AVRO topic that comes without its schema."""
+    """Raises Refused for an AVRO topic without a schema."""
     if topic.content_type is ContentType.AVRO and not schema:
         raise Refused("Message schema cannot be empty", ErrorCode.OTHER, status=400)
 
@@ -129,9 +129,9 @@ def require_acceptable(
     config: ManagementConfig,
     guard: AddressGuard,
 ) -> None:
-    """Raises Refused unless the caller may have this subscription in place of `old` (None: new).
+    """Raises Refused unless the caller may replace `old` (None: create) by this subscription.
 
-    Checks what can be said without the topic, in the order: owner's source, endpoint, ownership,
+    Checks what does not depend on the topic, in this order: owner's source, endpoint, ownership,
     inflightSize.
     """
     require_known_source(subscription.owner, "Subscription", config.owner_sources)
@@ -153,7 +153,7 @@ def require_acceptable(
 
 
 def require_fitting_filters(filters: Iterable[Filter], topic: Topic) -> None:
-    """Raises Refused for a filter that cannot look into what the topic holds."""
+    """Raises Refused for a filter that does not work with the topic's content type."""
     allowed = _FILTERS_OF[topic.content_type]
     for each in filters:
         if each.type not in allowed:
@@ -164,20 +164,20 @@ def require_fitting_filters(filters: Iterable[Filter], topic: Topic) -> None:
 
 
 class PrivilegedSubscriber(Struct, frozen=True):
-    """An owner whose subscriptions need no topic owner's leave, and his endpoints' protocols."""
+    """An owner who may subscribe to restricted topics, to endpoints of these protocols."""
 
     owner: Owner
     protocols: frozenset[str]
 
     @classmethod
     def parse(cls, text: str) -> "PrivilegedSubscriber":
-        """From `source:id protocol…`, which the configuration has checked."""
+        """Parse `source:id protocol…`, which the configuration has validated."""
         owner, *protocols = text.split(" ")
         source, _, owner_id = owner.partition(":")
         return cls(Owner(source, owner_id), frozenset(protocols))
 
     def covers(self, subscription: Subscription) -> bool:
-        """True for a subscription of this owner, to an endpoint of these protocols."""
+        """True for a subscription of this owner to an endpoint with one of these protocols."""
         scheme = subscription.endpoint.partition("://")[0].lower()
         return subscription.owner == self.owner and scheme in self.protocols
 
@@ -190,10 +190,10 @@ def require_open_topic(
     caller: Caller,
     privileged: Iterable[PrivilegedSubscriber] = (),
 ) -> None:
-    """Raises Refused (403) when the topic restricts subscribing and the caller is not exempt.
+    """Raises Refused (403) if the topic restricts subscribing and the caller is not exempt.
 
-    Exempt are administrators, the owners of the topic and of its group, whom the group names as
-    subscribers, and the privileged. An update is restricted only where it changes the endpoint.
+    Exempt are administrators, the owners of the topic and its group, the subscribers that the group
+    names, and privileged subscribers. An update is restricted only if it changes the endpoint.
     """
     if not topic.subscribing_restricted or caller.is_admin or caller.owns(topic.owner):
         return

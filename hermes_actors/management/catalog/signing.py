@@ -1,4 +1,4 @@
-"""Rotates the secrets that requests are signed with: a new one first, old ones until dropped."""
+"""Rotates signing secrets: a new secret is added first, and the old ones stay until retired."""
 
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -18,7 +18,7 @@ from hermes_actors.runtime.clock import IdSource
 
 
 class NewSecret(Struct, frozen=True):
-    """The secret to sign with; None: a new one is made."""
+    """The request to rotate. `secret`: the new secret; None to have one generated."""
 
     secret: str | None = None
 
@@ -36,10 +36,10 @@ class SigningSecrets:
     async def rotate(
         self, caller: Caller, topic: str, name: str, body: Mapping[str, Any] = MappingProxyType({})
     ) -> dict[str, Any]:
-        """Sign with another secret too. It is the body's `secret`, or else a new one, which only
-        this answer shows. Raises Refused and Unavailable.
+        """Add a secret, which signs from now on. It is the body's `secret`, or a generated one,
+        which only this answer shows. Raises Refused and Unavailable.
 
-        The older ones go on signing until `retire`; of more than five the oldest is dropped.
+        The older secrets sign too until `retire`; above five, the oldest is dropped.
         """
         given = _given(body)
         secret = new_hmac_secret(self._ids) if given is None else given
@@ -57,7 +57,7 @@ class SigningSecrets:
         return answer if given is not None else {"secret": secret, **answer}
 
     async def retire(self, caller: Caller, topic: str, name: str) -> None:
-        """Sign with the newest secret only. Raises Refused and Unavailable."""
+        """Keep only the newest secret. Raises Refused and Unavailable."""
 
         def with_newest(old: Subscription) -> Subscription:
             if old.signing is None:

@@ -1,7 +1,7 @@
-"""Subjects: the versions of schemas, their ids, and the rules before a new version is taken.
+"""Subjects: the versions of schemas, their ids, and the rules for new versions.
 
-A topic's subject is its qualified name. Subjects of other names are whoever else's that uses the
-registry.
+A topic's subject has the topic's qualified name. Subjects with other names belong to other users of
+the registry.
 """
 
 from collections.abc import Callable, Mapping
@@ -56,7 +56,7 @@ from hermes_actors.schema.work import (
 )
 
 VERSIONS_MAX = 1_000
-"""The versions that a subject may have; deleted ones do not count."""
+"""The maximum number of versions of a subject, not counting deleted ones."""
 
 SUBJECT_CHARACTERS_MAX = 249
 
@@ -65,13 +65,13 @@ _LOOK_UP_TIMEOUT_S = 10.0
 
 
 class Incompatible(Refused):
-    """The schema does not agree with an earlier version as its subject demands."""
+    """The schema is not compatible with earlier versions, as the subject's level demands."""
 
 
 class Subjects:
     """The subjects of one datacentre's metadata.
 
-    What changes something is a trio coroutine, and raises Refused and Unavailable.
+    Methods that change something are trio coroutines, and raise Refused and Unavailable.
     """
 
     def __init__(
@@ -94,8 +94,8 @@ class Subjects:
         return sorted(self._metadata.catalog.subjects)
 
     async def look_up(self, subject: str) -> None:
-        """Have what is not known of the subject looked up, where it is kept elsewhere. Raises
-        Unavailable when that could not be.
+        """Look up the subject in an external registry, if there is one and its versions are not
+        known. Raises Unavailable if that fails.
         """
         if not self._source.versions_of(subject):
             await self._have_asked(subject)
@@ -111,20 +111,20 @@ class Subjects:
             await asked.wait()
 
     def versions(self, subject: str) -> Mapping[int, SchemaVersion]:
-        """The versions of a subject, oldest first; none for an unknown subject."""
+        """The versions of a subject, oldest first. Empty for an unknown subject."""
         return self._source.versions_of(subject)
 
     def latest(self, subject: str) -> Schema | None:
-        """The newest version of a subject."""
+        """The newest version of a subject. None if it has none."""
         versions = self.versions(subject)
         return versions[max(versions)].schema if versions else None
 
     def by_id(self, schema_id: int) -> Schema | None:
-        """The schema with this id, also when no version has it any more."""
+        """The schema with this id, even if no version has it any more."""
         return self._source.by_id(schema_id)
 
     def versions_with(self, schema_id: int) -> list[tuple[str, int]]:
-        """The subjects and versions that are this schema."""
+        """The subjects and versions that have this schema."""
         return [
             (subject, version)
             for subject, ids in sorted(self._metadata.catalog.subjects.items())
@@ -133,23 +133,23 @@ class Subjects:
         ]
 
     def find(self, subject: str, schema: Schema) -> SchemaVersion | None:
-        """The newest version of a subject that says the same as this schema."""
-        # The id is drawn from what the schema says: many versions need not be compared.
+        """The newest version of a subject that is the same schema as this one."""
+        # The id is derived from the schema's content, so only a few versions are compared.
         ids = {schema_id(schema, attempt) for attempt in range(ATTEMPTS_MAX)}
         same = [each for each in self.versions(subject).values() if each.id in ids]
         return next((each for each in reversed(same) if each.schema.is_same_as(schema)), None)
 
     def own_level(self, subject: str) -> Compatibility | None:
-        """The compatibility level that was set for the subject; for "" that of all others."""
+        """The compatibility level that was set for the subject; "" means the global level."""
         return self._metadata.catalog.compatibility.get(subject)
 
     def level(self, subject: str) -> Compatibility:
-        """The compatibility level that the subject's new versions must keep."""
+        """The compatibility level that holds for new versions of the subject."""
         return self.own_level(subject) or self.own_level("") or self._default
 
     def require_none(self, subject: str) -> None:
-        """Raises Refused where a topic that is not there has schemas: left of an earlier one, or
-        come before it. Nobody's messages are checked by another's schema.
+        """Raises Refused if a topic that does not exist has schemas already, from an earlier topic
+        or registered in advance: messages must not be checked by somebody else's schema.
         """
         if subject in self._metadata.catalog.subjects:
             raise Refused(
@@ -162,10 +162,11 @@ class Subjects:
     async def register(
         self, subject: str, schema: Schema, topic: Topic | None = None, *, is_first: bool = False
     ) -> int:
-        """Make the schema a version of the subject, if it is none yet; return its id.
+        """Make the schema a version of the subject, if it is not one yet. Returns its id.
 
-        The subject is that of `topic`, as it will be; None for a subject that is no topic's.
-        With `is_first` the subject must have no version yet, whoever else registers one meanwhile.
+        `topic`: the subject's topic, with its new settings; None if the subject has no topic. With
+        `is_first` the subject must not have versions yet, also if somebody registers one at the
+        same time.
         """
         require_small(schema)
         if len(subject) > SUBJECT_CHARACTERS_MAX:
@@ -180,7 +181,7 @@ class Subjects:
             known = self.find(subject, schema)
             if known is not None:
                 return known.id
-            # What is there may change meanwhile: then the next version is another's.
+            # If somebody registers a version meanwhile, this key is taken, and the put is rejected.
             key = self._next_version(subject)
             if len(self.versions(subject)) >= VERSIONS_MAX:
                 raise Refused(f"Subject {subject} has {VERSIONS_MAX} versions; delete some first")
@@ -189,7 +190,7 @@ class Subjects:
             own_id = await self._store(schema)
             conditions: list[Absent | Alive] = [Absent(key)]
             if owning is not None and not is_first:
-                # What a topic leaves behind would keep its name from everybody.
+                # Schemas of a deleted topic would block its name for others.
                 conditions.append(Alive(topic_key(owning.name), owning.incarnation))
             change = put(key, version_body(own_id), *conditions)
             if isinstance(await self._changes.attempt(change), Accepted):
@@ -197,7 +198,7 @@ class Subjects:
         raise contended()
 
     async def _store(self, schema: Schema) -> int:
-        """Store the schema's text, if it is not there yet; return its id."""
+        """Store the schema's text, if it is not stored yet. Returns its id."""
         for attempt in range(ATTEMPTS_MAX):
             own_id = schema_id(schema, attempt)
             held = self.by_id(own_id)
@@ -210,7 +211,7 @@ class Subjects:
         raise contended()
 
     async def delete(self, subject: str) -> list[int]:
-        """Delete all versions of a subject; return which there were. The schemas stay readable by
+        """Delete all versions of a subject. Returns their numbers. The schemas can still be read by
         their ids.
         """
         versions = sorted(self._metadata.catalog.subjects.get(subject, {}))
@@ -219,12 +220,12 @@ class Subjects:
         return versions
 
     def deletions(self, subject: str) -> list[Change]:
-        """The deletions of all versions that a subject has now, and of no later ones."""
+        """The changes that delete all present versions of a subject, but no later ones."""
         versions = sorted(self._metadata.catalog.subjects.get(subject, {}))
         return [self._deletion(subject, version) for version in versions]
 
     def has_no_more(self, subject: str) -> Absent:
-        """The condition that no version has come to those that a subject has now."""
+        """The precondition that the subject has got no new version."""
         return Absent(self._next_version(subject))
 
     def _next_version(self, subject: str) -> str:
@@ -232,7 +233,7 @@ class Subjects:
         return version_key(subject, max(versions, default=0) + 1)
 
     async def delete_version(self, subject: str, version: int) -> None:
-        """Delete one version of a subject, if it is there."""
+        """Delete one version of a subject, if it exists."""
         if version in self._metadata.catalog.subjects.get(subject, {}):
             await self._changes.attempt(self._deletion(subject, version))
 
@@ -242,7 +243,7 @@ class Subjects:
         return delete(register.key, StampIs(register.key, register.stamp))
 
     async def set_level(self, subject: str, level: Compatibility | None) -> None:
-        """Set the subject's own compatibility level, or (None) take it back; "" is all others'."""
+        """Set a subject's compatibility level ("" for the global one), or remove it (None)."""
         key = compatibility_key(subject)
         if level is not None:
             await self._changes.attempt(put(key, compatibility_body(level)))
@@ -252,15 +253,15 @@ class Subjects:
     async def disagreements(
         self, subject: str, schema: Schema, compared: Mapping[int, Schema]
     ) -> list[str]:
-        """Where the schema disagrees with these versions, by the subject's level; empty where it
-        does not.
+        """Why the schema is not compatible with these versions, by the subject's level. Empty if it
+        is.
         """
         args = (self.level(subject), schema, dict(compared))
         found: list[str] = await self._ask(subject, COMPARING_CPU_S, disagreements, *args)
         return found
 
     def compared(self, subject: str, kind: SchemaKind) -> dict[int, Schema]:
-        """The versions that the subject's level compares a new one of this kind with."""
+        """The versions of this kind that the subject's level compares a new version with."""
         level = self.level(subject)
         if level is Compatibility.NONE:
             return {}
@@ -269,8 +270,8 @@ class Subjects:
         return {each.number: each.schema for each in versions[first:]}
 
     def _require_kind(self, subject: str, schema: Schema, topic: Topic | None) -> None:
-        """Raises Refused for a schema of another kind than the subject's versions have, but where
-        its topic turns from JSON to AVRO.
+        """Raises Refused if the schema's kind does not fit the subject's versions or its topic. A
+        topic that migrates from JSON to AVRO may change the kind.
         """
         is_avro = topic is not None and topic.content_type is ContentType.AVRO
         if is_avro and schema.kind is not SchemaKind.AVRO:
@@ -286,8 +287,8 @@ class Subjects:
             )
 
     async def require_valid(self, subject: str, schema: Schema, topic: Topic | None) -> None:
-        """Raises Refused for what is no schema, or none for messages of this topic, and
-        Incompatible for another kind of schema than the subject has.
+        """Raises Refused if the schema is invalid or unsuitable for the topic's messages, and
+        Incompatible if its kind differs from that of the subject's versions.
         """
         require_small(schema)
         name = "" if topic is None else topic.name
@@ -306,8 +307,8 @@ class Subjects:
             )
 
     async def as_filters_see(self, subject: str, body: bytes) -> bytes:
-        """A message in JSON as filters see it once it is stored as Avro, by the newest version of
-        the subject: as JSON. Raises Refused for one that does not fit, and Unavailable.
+        """Convert a JSON message to Avro and back, by the subject's newest version. The result is
+        the JSON that filters get. Raises Refused if the message does not conform, and Unavailable.
         """
         await self.look_up(subject)
         schema = self.latest(subject)
@@ -319,7 +320,7 @@ class Subjects:
         return seen
 
     async def _ask(self, owner: str, cpu_s: float, work: Callable[..., Any], *args: Any) -> Any:
-        """The result of work in a worker. Raises HermesError."""
+        """Run work in a worker and return its result. Raises HermesError."""
         try:
             with trio.fail_after(_ANSWER_TIMEOUT_S):
                 return await self._pool.ask(owner, cpu_s, work, *args)
@@ -330,15 +331,15 @@ class Subjects:
 
 
 def require_small(schema: Schema) -> None:
-    """Raises Refused for a schema that is longer than any that is taken."""
+    """Raises Refused if the schema is longer than SCHEMA_BYTES_MAX."""
     size = len(schema.text.encode())
     if size > SCHEMA_BYTES_MAX:
         raise Refused(f"The schema has {size} bytes; the most is {SCHEMA_BYTES_MAX}")
 
 
 class ExternalSubjects(Subjects):
-    """The subjects of topics in an external registry. The metadata holds the number and the id of
-    each version that was registered here, by which every node is told of it at once.
+    """The subjects of topics in an external registry. The metadata has the number and id of each
+    version that was registered here, so that all nodes know it at once.
     """
 
     def __init__(
@@ -356,10 +357,10 @@ class ExternalSubjects(Subjects):
     async def register(
         self, subject: str, schema: Schema, topic: Topic | None = None, *, is_first: bool = False
     ) -> int:
-        """Make the schema a version of the subject, if it is none yet; return its id.
+        """Make the schema a version of the subject, if it is not one yet. Returns its id.
 
-        The registry compares it with the others by its own rules. Where this fails afterwards, the
-        version is in the registry, and saving it again tells the nodes.
+        The registry checks compatibility by its own rules. If this fails after the registration,
+        register again, so that the nodes learn of the version.
         """
         require_small(schema)
         self._changes.require_current()
@@ -373,7 +374,7 @@ class ExternalSubjects(Subjects):
         return version.id
 
     async def delete(self, subject: str) -> list[int]:
-        """Delete all versions of a subject in the registry; return which there were."""
+        """Delete all versions of a subject in the registry. Returns their numbers."""
         deleted = await self._client.delete(subject)
         for change in self.deletions(subject):
             await self._changes.attempt(change)

@@ -1,4 +1,6 @@
-"""Subscriptions: the rules before each change; a new one gets what is published from then on."""
+"""Subscriptions: created, shown, changed and removed. A new subscription gets the messages that are
+published from then on.
+"""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -54,11 +56,11 @@ from hermes_actors.runtime.workers import WorkerPool
 from hermes_actors.security.address_guard import AddressGuard
 
 _ENDS_TIMEOUT_S = 2.0
-"""How long the creation of a subscription waits for the log to tell its topic's ends."""
+"""How long the creation of a subscription waits for the ends of its topic's partitions."""
 
 
 class Subscriptions:
-    """The subscriptions of one datacentre's metadata. All methods are trio coroutines."""
+    """The subscriptions of one datacentre's metadata. Its coroutines run in trio."""
 
     def __init__(
         self,
@@ -82,7 +84,8 @@ class Subscriptions:
         ]
 
     async def names(self, topic: str, *, tracked: bool = False) -> list[str]:
-        """A topic's subscriptions, sorted; `tracked` only those tracked and not suspended.
+        """The names of a topic's subscriptions, sorted. `tracked`: only those that are tracked and
+        not suspended.
 
         Raises Refused with TOPIC_NOT_EXISTS.
         """
@@ -98,8 +101,8 @@ class Subscriptions:
         ]
 
     async def get(self, caller: Caller, topic: str, name: str) -> dict[str, Any]:
-        """One subscription's JSON object, its secrets masked. Owners and administrators see those
-        in its fixed headers. Raises Refused.
+        """One subscription's JSON object, its secrets masked; but owners and administrators see
+        the secrets in its fixed headers. Raises Refused.
         """
         return self.view(caller, self.live(topic, name))
 
@@ -110,12 +113,12 @@ class Subscriptions:
         return [
             self.view(caller, live)
             async for name in each_in_turns(names)
-            # It may have gone meanwhile.
+            # It may have been removed meanwhile.
             if (live := self._metadata.catalog.subscriptions.get(name)) is not None
         ]
 
     async def create(self, caller: Caller, topic: str, body: Mapping[str, Any]) -> None:
-        """Create a subscription, which gets what is published from now on. Raises Refused and
+        """Create a subscription, which gets the messages published from now on. Raises Refused and
         Unavailable.
         """
         in_body = required_text(body, "topicName", "Subscription")
@@ -157,8 +160,9 @@ class Subscriptions:
         await self._changes.make(decide)
 
     async def _ends(self, topic: str) -> dict[str, Creation]:
-        """The ends of the topic's log topic, by its name. None of a log that does not tell them:
-        the subscription starts by its time then, as it does in other datacentres.
+        """The ends of the partitions of the topic's log topic, by its name. Empty if the log does
+        not answer in time: then the subscription starts by its creation time, as it does in other
+        datacentres.
         """
         log_topic = self._live_topic(topic).log_topic
         with trio.move_on_after(_ENDS_TIMEOUT_S):
@@ -196,8 +200,8 @@ class Subscriptions:
         name: str,
         change: Callable[[Subscription], Subscription],
     ) -> None:
-        """Put what `change` makes of the subscription in its place. Raises what it raises, and
-        Refused and Unavailable.
+        """Replace the subscription by the result of `change`. Raises Refused, Unavailable, and the
+        errors of `change`.
         """
 
         def decide() -> Change | None:
@@ -211,7 +215,7 @@ class Subscriptions:
         return self.live(topic, name).state.value
 
     async def set_state(self, caller: Caller, topic: str, name: str, state: object) -> None:
-        """Suspend or resume; `PENDING` has no effect. Raises Refused and Unavailable."""
+        """Suspend or activate. `PENDING` has no effect. Raises Refused and Unavailable."""
         if state not in tuple(each.value for each in SubscriptionState):
             raise Refused(
                 'The body must be the JSON string "ACTIVE" or "SUSPENDED"', ErrorCode.FORMAT_ERROR
@@ -244,7 +248,7 @@ class Subscriptions:
         return live
 
     def managed_by(self, caller: Caller, topic: str | None = None) -> list[LiveSubscription]:
-        """Return the subscriptions, of one topic or of all, that the caller may manage."""
+        """The subscriptions that the caller may manage, of one topic or of all."""
         return [
             each
             for each in self._metadata.catalog.subscriptions.values()
@@ -253,7 +257,7 @@ class Subscriptions:
         ]
 
     def owners(self, live: LiveSubscription) -> tuple[Owner, ...]:
-        """Return who may manage it: its owner, its topic's, and its group's if that has one."""
+        """The owners who may manage it: its own, its topic's, and its group's if it has one."""
         topic = live.name.topic
         owning = self._live_topic(str(topic)).topic.owner
         return owners_of(self._metadata.catalog, topic, owning, live.subscription.owner)
@@ -269,7 +273,7 @@ class Subscriptions:
         return live
 
     def view(self, caller: Caller, live: LiveSubscription) -> dict[str, Any]:
-        """Return a subscription's JSON object, as its caller may see it."""
+        """A subscription's JSON object with the secrets that the caller may see."""
         return subscription_view(
             live.subscription,
             live.state,
@@ -295,7 +299,9 @@ class Subscriptions:
     def _suspension(
         self, caller: Caller, live: LiveSubscription | None, new: Subscription
     ) -> Suspension | None:
-        """Since when it is suspended and by whom, once the caller has made it `new`."""
+        """The suspension to store with `new`: the present one, or one by this caller; None if it is
+        not suspended.
+        """
         if new.state is not SubscriptionState.SUSPENDED:
             return None
         if live is not None and live.state is SubscriptionState.SUSPENDED:
@@ -310,12 +316,12 @@ class Subscriptions:
 
 
 def _patched(old: Subscription, patch: Mapping[str, Any]) -> Subscription:
-    """The subscription that the patch makes of the old one, both without the two times changed."""
+    """The old subscription with the patch applied, its createdAt and modifiedAt unchanged."""
     base = msgspec.to_builtins(old)
     wanted = with_secrets_kept(old, patch)
     flag_alone = "trackingEnabled" in wanted and "trackingMode" not in wanted
     if flag_alone and not (wanted["trackingEnabled"] is True and old.tracking_enabled):
-        # The flag says on or off, and the mode follows where it disagrees.
+        # The flag decides: the old mode is dropped unless both say that tracking is on.
         base.pop("trackingMode")
     new = decode_subscription(merge(base, wanted))
     asked = wanted.get("state")
@@ -329,7 +335,7 @@ def _patched(old: Subscription, patch: Mapping[str, Any]) -> Subscription:
 
 
 def _stored_state(asked: SubscriptionState) -> SubscriptionState:
-    """Whether it is suspended is all that is stored; ACTIVE is what consumers report."""
+    """SUSPENDED or PENDING: ACTIVE is not stored, because consumers report it."""
     if asked is SubscriptionState.SUSPENDED:
         return SubscriptionState.SUSPENDED
     return SubscriptionState.PENDING

@@ -1,4 +1,4 @@
-"""The schemas of topics, by Hermes' rules: what a topic's messages must fit."""
+"""The schemas of topics, with Hermes' API. A topic's messages must conform to its schema."""
 
 from collections.abc import Callable
 
@@ -19,15 +19,15 @@ class TopicSchemas:
         self._config = config
 
     async def newest(self, topic: str) -> str | None:
-        """The text of a topic's newest schema; None when it has none, or there is no such topic."""
+        """The text of a topic's newest schema. None without a schema or without the topic."""
         return await self._text(topic, lambda _: True)
 
     async def version(self, topic: str, version: int) -> str | None:
-        """The text of one version of a topic's schema; None when there is no such version."""
+        """The text of one version of a topic's schema. None if it does not exist."""
         return await self._text(topic, lambda each: each.number == version)
 
     async def by_id(self, topic: str, schema_id: int) -> str | None:
-        """The text of the topic's version with this id; None when there is none."""
+        """The text of the topic's schema with this id. None if it does not exist."""
         return await self._text(topic, lambda each: each.id == schema_id)
 
     async def _text(self, topic: str, is_it: Callable[[SchemaVersion], bool]) -> str | None:
@@ -36,8 +36,8 @@ class TopicSchemas:
         return found[-1].schema.text if found else None
 
     async def save(self, caller: Caller, topic: str, schema: str) -> None:
-        """Make the schema the newest version of the topic's schema, which publishers' messages must
-        fit from now on. Raises Refused and Unavailable.
+        """Make the schema the newest version of the topic's schema. New messages must conform to
+        it. Raises Refused and Unavailable.
         """
         live = self._topics.owned(caller, topic, "change the schema of topic")
         if not schema.strip():
@@ -45,7 +45,7 @@ class TopicSchemas:
         await self._subjects.register(topic, schema_for(live.topic, schema), live.topic)
 
     async def remove(self, caller: Caller, topic: str) -> None:
-        """Delete all versions of the topic's schema: its messages are checked no more.
+        """Delete all versions of the topic's schema: its messages are no longer checked.
 
         Raises Refused: 406 unless the operator allows it.
         """

@@ -1,4 +1,4 @@
-"""Topics: the rules before each change, and a log topic that is there before its topic is."""
+"""Topics: created, shown, changed and removed. A topic's log topic is created before the topic."""
 
 from collections.abc import Mapping
 from contextlib import suppress
@@ -54,7 +54,7 @@ from hermes_actors.runtime.turns import each_in_turns
 class Topics:
     """The topics of one datacentre's metadata, and their log topics in that datacentre's log.
 
-    All methods are trio coroutines.
+    Its coroutines run in trio.
     """
 
     def __init__(
@@ -74,7 +74,8 @@ class Topics:
         self._clock = clock
 
     async def names(self, group_name: str | None = None, *, tracked: bool = False) -> list[str]:
-        """Qualified names, sorted: all, or one group's; `tracked` only those that are tracked.
+        """The qualified names of all topics, or of one group's, sorted. `tracked`: only tracked
+        ones.
 
         Raises Refused with GROUP_NOT_EXISTS.
         """
@@ -92,7 +93,7 @@ class Topics:
         """One topic's JSON object, with its newest schema. Raises Refused with TOPIC_NOT_EXISTS."""
         view = topic_view(self.live(name).topic)
         with suppress(Unavailable):
-            # Its other fields are known all the same.
+            # The other fields are shown without it.
             await self._subjects.look_up(name)
         schema = self._subjects.latest(name)
         return view if schema is None else {**view, "schema": schema.text}
@@ -121,17 +122,17 @@ class Topics:
         versions: list[Change] = []
         try:
             if schema := schema_in(body):
-                # Before its topic, so that no message comes in unchecked.
+                # Registered before the topic exists, so that no message is stored unchecked.
                 wanted = schema_for(topic, schema)
                 await self._subjects.register(topic.name, wanted, topic, is_first=True)
                 versions = self._subjects.deletions(topic.name)
             await self._create_log_topic(topic)
             await self._changes.make(lambda: self._creation(caller, body)[1])
         except OutcomeUnknown:
-            # The topic may be there, and be checked by the schema.
+            # The topic may exist, and need the schema.
             raise
         except (Refused, Unavailable):
-            # Another's topic may have won the name: this schema must not check its messages.
+            # Somebody else may have created a topic of this name, which must not get this schema.
             for each in versions:
                 await self._changes.attempt(each)
             raise
@@ -156,10 +157,12 @@ class Topics:
         return decode_topic(body, default_fallback=default)
 
     async def _create_log_topic(self, topic: Topic) -> None:
-        """Create the log topic of the topic's next life. It stays if the topic is not made then."""
+        """Create the log topic for the topic's next incarnation. It stays if the creation of the
+        topic fails afterwards.
+        """
         name = TopicName.parse(topic.name)
         register = self._metadata.register(topic_key(name))
-        # A new life of an old topic goes on in the incarnation that its tombstone holds.
+        # The tombstone of a deleted topic holds the incarnation of the next one.
         incarnation = 0 if register is None else register.incarnation
         log_topic = log_topic_of(name, incarnation, self._metadata.namespace)
         try:
@@ -195,7 +198,7 @@ class Topics:
         if schema or "contentType" in patch:
             await self._subjects.look_up(name)
         if schema:
-            # What it says of the topic itself must be sound first.
+            # The rest of the patch must be valid before the schema is registered.
             old, new = plan()
             try:
                 await self._subjects.register(name, schema_for(new, schema), new)
@@ -213,7 +216,7 @@ class Topics:
     async def delete(self, caller: Caller, name: str) -> None:
         """Remove a topic, its auto-deleted subscriptions first. Raises Refused and Unavailable.
 
-        Its records are deleted later, by whoever reconciles the log with the metadata.
+        Its records are deleted later, by the reconciler.
         """
         if not self._config.management.allow_removal:
             raise Refused(
@@ -229,7 +232,7 @@ class Topics:
                 child_key = subscription_key(child.name)
                 await self._changes.attempt(delete(child_key, StampIs(child_key, child.stamp)))
             key = topic_key(topic.name)
-            # Noted before: a topic that is made again at once may have versions of its own.
+            # Computed before the deletion: a new topic of this name may register versions at once.
             versions = self._subjects.deletions(name)
             change = delete(
                 key,
@@ -271,11 +274,11 @@ class Topics:
         return topic
 
     def exists(self, name: str) -> bool:
-        """True when there is such a topic now."""
+        """True if the topic exists now."""
         return name in self._metadata.catalog.topics
 
     def owners(self, live: LiveTopic) -> tuple[Owner, ...]:
-        """Return who may manage the topic: its owner, and its group's if it has one."""
+        """The owners who may manage the topic: its own, and its group's if it has one."""
         return owners_of(self._metadata.catalog, live.name, live.topic.owner)
 
     def _require_group(self, name: str) -> int:
@@ -287,7 +290,7 @@ class Topics:
 
 
 def schema_in(body: Mapping[str, Any]) -> str | None:
-    """The schema that a body carries; None when it carries none, or a blank one."""
+    """The schema in a body. None if it is missing or blank."""
     schema = body.get("schema")
     if schema is None:
         return None
@@ -296,6 +299,6 @@ def schema_in(body: Mapping[str, Any]) -> str | None:
 
 
 def schema_for(topic: Topic, text: str) -> Schema:
-    """The text as a schema of the kind that the topic's messages are to fit."""
+    """The text as a schema of the topic's kind: Avro or JSON Schema."""
     is_avro = topic.content_type is ContentType.AVRO or topic.json_to_avro_dry_run
     return Schema(SchemaKind.AVRO if is_avro else SchemaKind.JSON, text)

@@ -1,1 +1,1 @@
-"""Dead letters: looked at, closed, delivered again."""
+"""Dead letters: listed, closed, and delivered again (re-driven)."""

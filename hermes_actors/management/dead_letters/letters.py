@@ -1,4 +1,4 @@
-"""A subscription's dead letters in all datacentres that answer: listed, shown, and expired."""
+"""The dead letters of subscriptions in all datacentres that answer: listed, shown, and expired."""
 
 import base64
 from collections import defaultdict
@@ -46,7 +46,7 @@ from hermes_actors.schema.reading import AvroReader
 
 PAGE_MAX = 500
 COUNT_MAX = 100_000
-"""The most letters that one request counts or closes in a datacentre; it says if there are more."""
+"""The maximum number of letters that a request counts or closes in each datacentre."""
 
 TIMEOUT_S = 2 * SEARCH_TIMEOUT_S
 EVERY = LetterFilter()
@@ -54,8 +54,8 @@ SEE = "see the dead letters of subscription"
 
 
 class Newest(Struct, frozen=True):
-    """The newest open letters of all datacentres that answered; `is_whole` when there are no more
-    there. `silent`: why the others did not.
+    """The newest open letters of all datacentres that answered. `is_whole`: there are no more.
+    `silent`: for each other datacentre, why it did not answer.
     """
 
     letters: list[OpenLetter]
@@ -71,7 +71,7 @@ class Letters:
         self._namespace = namespace
 
     def box(self, log: Log, live: LiveSubscription) -> LetterBox:
-        """The subscription's letters in one of the logs."""
+        """The subscription's letters in this log."""
         return LetterBox(log, live.name, live.incarnation, self._namespace)
 
     async def newest(
@@ -83,8 +83,9 @@ class Letters:
         below: Mapping[str, int] | None = None,
         datacenters: Sequence[str] | None = None,
     ) -> Newest:
-        """Return the newest matching open letters of these subscriptions; in the datacentres of
-        `below` only older ones. Each partition is read once, each log for a bounded time.
+        """The newest matching open letters of these subscriptions, at most `most`. In a datacentre
+        of `below`, only letters below that offset. Each partition is read once, and each log for a
+        limited time.
         """
         by_topic: dict[str, dict[bytes, int]] = defaultdict(dict)
         for live in lives:
@@ -120,14 +121,14 @@ class Letters:
         return Newest(found[:most], is_whole, answers.silent)
 
     async def whole(self, live: LiveSubscription, held: OpenLetter) -> Letter | None:
-        """An open letter with its message; None where no log holds that any more."""
+        """An open letter with its message. None if its log no longer holds that, or is silent."""
         dc = held.letter.dc
         answers = await self.logs.ask(lambda log: self.box(log, live).read(held), [dc], TIMEOUT_S)
         return answers.known.get(dc)
 
 
 class DeadLetters:
-    """Lists, shows and closes dead letters. Methods are trio coroutines; the caller comes first."""
+    """Lists, shows and closes dead letters. Methods are trio coroutines."""
 
     def __init__(
         self,
@@ -159,7 +160,7 @@ class DeadLetters:
     ) -> dict[str, Any]:
         """One page of open dead letters, newest first. Raises Refused.
 
-        `next` is what to give as `before` for the page after it, None at the end.
+        `next` in the answer is the value of `before` for the next page, None at the end.
         """
         live = self._subscriptions.owned(caller, topic, name, SEE)
         _require_page(limit)
@@ -170,7 +171,7 @@ class DeadLetters:
         found = await self._letters.newest([live], wanted, limit, below=below)
         for held in found.letters:
             below[held.letter.dc] = held.offset
-        # A page without letters has nowhere to go on from.
+        # A page without letters has no offset for the cursor.
         has_next = not found.is_whole and bool(found.letters)
         answer = {
             "deadLetters": [letter_view(held) for held in found.letters],
@@ -207,7 +208,7 @@ class DeadLetters:
         return with_unreachable(answer, found.silent)
 
     async def one(self, caller: Caller, topic: str, name: str, letter_id: str) -> dict[str, Any]:
-        """One open dead letter with its message. Raises Refused (404 when there is none)."""
+        """One open dead letter with its message. Raises Refused (404 if it does not exist)."""
         live = self._subscriptions.owned(caller, topic, name, SEE)
         dc = check_id(letter_id).partition(":")[0]
         if dc not in self._letters.logs.datacenters:
@@ -240,7 +241,7 @@ class DeadLetters:
     async def expire(
         self, caller: Caller, topic: str, name: str, body: Mapping[str, Any]
     ) -> dict[str, Any]:
-        """Close the dead letters that the body names; `dryRun` only counts. Raises Refused and
+        """Close the selected dead letters. With `dryRun` they are only counted. Raises Refused and
         Unavailable.
         """
         action = "expire the dead letters of subscription"
@@ -287,7 +288,9 @@ def _require_page(limit: int) -> None:
 def with_unreachable(
     answer: dict[str, Any], silent: Mapping[str, str], *, is_useless: bool = False
 ) -> dict[str, Any]:
-    """The answer with the datacentres that gave none. Raises Unavailable if it is useless then."""
+    """Add the datacentres that did not answer. Raises Unavailable if there are any and the answer
+    `is_useless` without them.
+    """
     if silent and is_useless:
         raise Unavailable("; ".join(f"{dc}: {reason}" for dc, reason in silent.items()))
     unreachable = [{"datacenter": dc, "reason": reason} for dc, reason in silent.items()]
@@ -297,7 +300,7 @@ def with_unreachable(
 async def matching(
     search: Callable[[Callable[[OpenLetter], bool]], Awaitable[bool]], most: int
 ) -> tuple[list[OpenLetter], bool]:
-    """The newest letters that the search finds, and whether these are all of them."""
+    """The first `most` letters that the search finds, and True if these are all."""
     found: list[OpenLetter] = []
 
     def take(held: OpenLetter) -> bool:

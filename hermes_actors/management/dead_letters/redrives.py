@@ -1,4 +1,4 @@
-"""Re-drives: asked for here, kept in the metadata, done by the consumers of each datacentre."""
+"""Re-drives: requested here, stored in the metadata, and done by each datacentre's consumers."""
 
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -38,7 +38,7 @@ _FIGURES = ("total", "redriven", "failed", "skipped")
 
 
 class Redrives:
-    """Each subscription has at most one re-drive. Methods are trio coroutines, the caller first."""
+    """The re-drives of subscriptions, one at a time for each. Methods are trio coroutines."""
 
     def __init__(
         self,
@@ -57,9 +57,10 @@ class Redrives:
     async def start(
         self, caller: Caller, topic: str, name: str, body: Mapping[str, Any]
     ) -> dict[str, Any]:
-        """Deliver dead letters again, to this subscription only; `dryRun` only counts them.
+        """Deliver dead letters again, to this subscription only. With `dryRun` they are only
+        counted.
 
-        Raises Refused, also while an earlier re-drive is not done, and Unavailable.
+        Raises Refused, also while an earlier re-drive is running, and Unavailable.
         """
         action = "re-drive the dead letters of subscription"
         live = self._subscriptions.owned(caller, topic, name, action)
@@ -87,8 +88,7 @@ class Redrives:
             return answer
         if not meant:
             raise _missing(
-                f"Subscription {live.name} has no open dead letters that are meant; "
-                "nothing was asked for"
+                f"Subscription {live.name} has no open dead letters that match; nothing was started"
             )
         await self._require_none_running(live)
 
@@ -106,7 +106,7 @@ class Redrives:
         return {"number": (await self._store(live, renewed)).number, **answer}
 
     async def progress(self, caller: Caller, topic: str, name: str) -> dict[str, Any]:
-        """How far the subscription's last re-drive has come. Raises Refused, 404 without one."""
+        """The progress of the subscription's last re-drive. Raises Refused, 404 without one."""
         live = self._subscriptions.owned(caller, topic, name, "see the re-drive of subscription")
         redrive = self._last(live)
         datacenters = await self._progress(live, redrive)
@@ -126,7 +126,7 @@ class Redrives:
         }
 
     async def cancel(self, caller: Caller, topic: str, name: str) -> None:
-        """Stop the re-drive; what is under way still ends. Raises Refused, 404 without one."""
+        """Cancel the re-drive. Pushes in flight are completed. Raises Refused, 404 without one."""
         live = self._subscriptions.owned(caller, topic, name, "cancel the re-drive of subscription")
 
         def cancelled(before: Redrive | None) -> Redrive:
@@ -148,7 +148,9 @@ class Redrives:
     async def _store(
         self, live: LiveSubscription, decide: Callable[[Redrive | None], Redrive]
     ) -> Redrive:
-        """Store what is decided in the light of the last re-drive, and return it."""
+        """Store the re-drive that `decide` makes of the last one (None if there is none), and
+        return it.
+        """
         key = redrive_key(live.name, live.incarnation)
         decided: Redrive
 
@@ -181,7 +183,7 @@ class Redrives:
             )
 
     async def _progress(self, live: LiveSubscription, redrive: Redrive) -> list[dict[str, Any]]:
-        """For each datacentre of the re-drive how far it has come, or why that is not known."""
+        """The progress in each datacentre of the re-drive, or why it is not known."""
         group = redrive_group(live.name, self._metadata.namespace)
 
         async def look(log: Log) -> RedriveProgress:
@@ -190,7 +192,7 @@ class Redrives:
             except UnknownTopic:
                 commits = {}
             found = [progress_of(commit, redrive) for commit in commits.values()]
-            # The letters of one subscription lie in one partition.
+            # All letters of a subscription are in one partition.
             return max(found, key=lambda each: each.total, default=progress_of(None, redrive))
 
         logs = self._letters.logs

@@ -1,4 +1,4 @@
-"""Which dead letters a request means: its body or its query, as a filter."""
+"""The selection of dead letters in a request's body or query, as a filter."""
 
 import re
 from collections.abc import Mapping
@@ -12,21 +12,21 @@ from hermes_actors.model.dead_letter import DiscardReason, LetterFilter
 from hermes_actors.model.moments import moment_ms
 
 IDS_MAX = 1_000
-"""The most letters that one request may name."""
+"""The maximum number of letter ids in one request."""
 
 RATE_DEFAULT = 50
 RATE_MAX = 10_000
 
 _ID = re.compile(r"[a-zA-Z0-9_.-]+:[0-9]{1,19}:[0-9]{1,10}:[0-9]{1,19}")
 _Words = str | int | list[str | int]
-"""One word, or several: in a list or with commas."""
+"""One word, or several in a list or separated by commas."""
 _Status = Annotated[int, Meta(ge=0, le=999)]
 
 
 class LetterSelection(
     Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True
 ):
-    """The letters that are meant; `all` where nothing else is said. `dry_run` only counts them."""
+    """The selected letters; `all` if there are no other criteria. `dry_run` only counts them."""
 
     ids: Annotated[list[str], Meta(min_length=1, max_length=IDS_MAX)] | None = None
     reason: _Words | None = None
@@ -38,7 +38,7 @@ class LetterSelection(
     dry_run: bool = False
 
     def filter(self, now_ms: int) -> LetterFilter:
-        """The filter that chooses them. Raises Refused."""
+        """The filter for these criteria. Raises Refused."""
         return LetterFilter(
             ids=tuple(check_id(each) for each in self.ids or ()),
             reasons=tuple(converted(list[DiscardReason], _words(self.reason), "reason")),
@@ -50,7 +50,7 @@ class LetterSelection(
 
 
 class RedriveRequest(LetterSelection, frozen=True, kw_only=True, rename="camel"):
-    """The letters to be delivered again, at most so many a second in each datacentre."""
+    """The letters to deliver again. The rate is a maximum in each datacentre."""
 
     rate_per_second: Annotated[int, Meta(ge=1, le=RATE_MAX)] = RATE_DEFAULT
 
@@ -59,7 +59,7 @@ L = TypeVar("L", bound=LetterSelection)
 
 
 def selection_in(kind: type[L], body: Mapping[str, Any], action: str) -> L:
-    """What the body asks for; it must say which letters, if only `{"all":true}`. Raises Refused."""
+    """Decode the body. It must have either criteria or `{"all":true}`. Raises Refused."""
     given = without_nulls(body)
     selection = converted(kind, given)
     named = given.keys() - {"all", "dryRun", "ratePerSecond"}
@@ -72,7 +72,7 @@ def selection_in(kind: type[L], body: Mapping[str, Any], action: str) -> L:
 
 
 def check_id(text: str) -> str:
-    """The id of a letter. Raises Refused."""
+    """Return the text if it is the id of a letter. Raises Refused."""
     if not _ID.fullmatch(text):
         raise Refused(
             f"'{text}' is not the id of a dead letter, such as dc1:0:3:1042 "

@@ -1,4 +1,4 @@
-"""The messages of a subscription that were given up last, as Hermes shows them."""
+"""The last undelivered messages of a subscription, in Hermes' format."""
 
 from typing import Any
 
@@ -14,15 +14,14 @@ from hermes_actors.status.record import LastUndelivered
 
 TRACES_MAX = 100
 MESSAGE_BYTES_MAX = 16_384
-"""The most that a trace in the list shows of its message; the last one alone is shown whole."""
+"""The maximum size of a message in the list. The last message alone is shown whole."""
 
 _SEE = "see the undelivered messages of subscription"
 
 
 class UndeliveredMessages:
-    """Traces of open dead letters, and of what consumers report where dead letters are off.
-
-    Methods are trio coroutines; the caller comes first.
+    """Traces of open dead letters, and of the messages that consumers report as undelivered if
+    dead letters are off. Methods are trio coroutines.
     """
 
     def __init__(
@@ -38,7 +37,7 @@ class UndeliveredMessages:
         self._statuses = statuses
 
     async def last(self, caller: Caller, topic: str, name: str) -> dict[str, Any]:
-        """The message that was given up last. Raises Refused, 404 when none was."""
+        """The last undelivered message. Raises Refused, 404 if there is none."""
         live = self._subscriptions.owned(caller, topic, name, _SEE)
         found = (await self._letters.newest([live], EVERY, 1)).letters
         reported = self._statuses.last_undelivered(str(live.name))
@@ -53,7 +52,7 @@ class UndeliveredMessages:
         return await self._of_letter(live, found[0], bytes_max=None)
 
     async def latest(self, caller: Caller, topic: str, name: str) -> list[dict[str, Any]]:
-        """The newest messages that were given up, at most 100."""
+        """The newest undelivered messages, at most 100."""
         live = self._subscriptions.owned(caller, topic, name, _SEE)
         found = await self._letters.newest([live], EVERY, TRACES_MAX)
         return [
@@ -65,7 +64,9 @@ class UndeliveredMessages:
     async def _reported(
         self, live: LiveSubscription, dc: str, last: LastUndelivered
     ) -> dict[str, Any]:
-        """The trace of a message that is no open letter; its topic may hold it yet."""
+        """The trace of a message that a consumer reported. Its body is empty if the topic no longer
+        has it.
+        """
         log_topic = self._metadata.catalog.topics[str(live.name.topic)].log_topic
         logs, place = self._letters.logs, (last.partition, last.offset)
         answers = await logs.ask(

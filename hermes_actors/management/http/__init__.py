@@ -1,1 +1,1 @@
-"""The way of a request in and of its answer out, whatever route it takes."""
+"""HTTP for all routes: bodies, answers, checks before each route, and the OpenAPI document."""

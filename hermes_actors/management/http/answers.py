@@ -1,6 +1,4 @@
-"""How an answer looks on the wire: JSON without surprises, every error as {"message","code"}, and
-the CORS headers on all of it.
-"""
+"""Answers in HTTP: JSON, errors as {"message","code"}, and CORS headers on all of them."""
 
 import logging
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping
@@ -20,7 +18,7 @@ JSON = "application/json"
 _PREFLIGHT_AGE_S = 1_209_600
 _METHODS = b"POST,PUT,GET,HEAD,DELETE"
 REASON_HEADER = "Hermes-Change-Reason"
-"""Why a caller changes something."""
+"""The header for the reason of a change."""
 
 _REQUEST_HEADERS = (
     "X-Requested-With, Content-Type, Accept, Origin, Authorization, Hermes-Admin-Password, "
@@ -42,17 +40,17 @@ def json_answer(value: object, status: int = 200) -> Answer:
 
 
 def empty_answer(status: int) -> Answer:
-    """No body."""
+    """An answer without a body."""
     return Response(b"", status_code=status, media_type=JSON)
 
 
 def error_answer(message: str, code: ErrorCode, status: int) -> Answer:
-    """An error's body, message before code."""
+    """An error as JSON."""
     return json_answer({"message": message, "code": code.name}, status)
 
 
 async def body_of(request: AnyRequest) -> bytes:
-    """The request's body, which must be declared as JSON or not declared at all.
+    """The request's body. Its media type must be JSON or missing.
 
     Raises Refused: 415 for another media type.
     """
@@ -68,17 +66,17 @@ async def body_of(request: AnyRequest) -> bytes:
 
 
 def on_hermes_error(_: AnyRequest, error: HermesError) -> Answer:
-    """An error of ours says itself what it is."""
+    """The answer to an error that has its own code and status."""
     answer = error_answer(error.message, error.code, error.status)
     for name, value in error.headers:
-        # Several challenges are one header's list.
+        # Several challenges become a list in one header.
         said = answer.headers.get(name)
         answer.headers[name] = f"{said}, {value}" if said else value
     return answer
 
 
 def on_http_error(request: AnyRequest, error: HTTPException) -> Answer:
-    """An error of the framework: unknown route or verb, too large a body, a bad parameter."""
+    """The answer to an error of the framework: unknown route, wrong method, bad parameter."""
     if isinstance(error, MethodNotAllowedException):
         text = f"{request.method} is not allowed on {request.url.path}"
     elif isinstance(error, NotFoundException):
@@ -91,7 +89,7 @@ def on_http_error(request: AnyRequest, error: HTTPException) -> Answer:
 
 
 def _with_reasons(error: HTTPException) -> str:
-    """The bad parameters with their reasons, which the framework keeps beside its text."""
+    """The bad parameters with their reasons, which are not in the framework's own text."""
     extra = error.extra if isinstance(error.extra, list) else []
     reasons = [
         f"query parameter {each.get('key')}: {each.get('message')}"
@@ -102,12 +100,12 @@ def _with_reasons(error: HTTPException) -> str:
 
 
 def on_stop(_: AnyRequest, error: BridgeClosed) -> Answer:
-    """The node is stopping."""
+    """The answer while the node is stopping."""
     return on_hermes_error(_, Unavailable(str(error)))
 
 
 def on_fault(request: AnyRequest, error: Exception) -> Answer:
-    """A defect of ours: told to the log in full, and to the client that it is one."""
+    """The answer to a bug: the log gets the traceback, the client the type of the error."""
     _logger.error("%s %s failed", request.method, request.url.path, exc_info=error)
     return error_answer(
         f"Internal error ({type(error).__name__}); the node's log has the details",
@@ -117,8 +115,8 @@ def on_fault(request: AnyRequest, error: Exception) -> Answer:
 
 
 class WireRules:
-    """The outermost layer: CORS headers on every answer, preflights, HEAD wherever GET is, the
-    host names that are answered, and bounded bodies.
+    """The outermost ASGI layer: CORS headers, preflights, HEAD for each GET, allowed host names,
+    and limits for bodies.
     """
 
     def __init__(
@@ -135,12 +133,12 @@ class WireRules:
         ]
 
     async def __call__(self, scope: Event, receive: Receive, send: Send) -> None:
-        """Serve one request, or the server's lifespan events."""
+        """Serve one request, or the server's lifespan."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
         if scope["method"] == "OPTIONS":
-            # A browser's preflight; it asks for the headers only.
+            # A browser's preflight wants only the headers.
             await send({"type": "http.response.start", "status": 204, "headers": self._headers})
             await send({"type": "http.response.body", "body": b""})
             return
@@ -157,19 +155,19 @@ class WireRules:
             if message["type"] == "http.response.start":
                 message["headers"] = [*message["headers"], *self._headers]
                 if not body.is_whole and version < "2":
-                    # What is still to come would be taken for the next request.
+                    # Otherwise the unread rest would be parsed as the next request.
                     message["headers"].append((b"connection", b"close"))
             elif message["type"] == "http.response.body" and is_head:
                 message["body"] = b""
             await send(message)
 
-        # A stream that is followed has no end, so a HEAD of it would have none either.
+        # A GET of this stream has no end, so the HEAD would have none.
         if is_head and not scope["path"].rstrip("/").endswith("/messages"):
             scope = {**scope, "method": "GET"}
         await self._app(scope, body.receive, send_by_the_rules)
 
     async def _refuse(self, error: Refused, send: Send) -> None:
-        """Answer in the framework's place."""
+        """Answer without the framework."""
         body = msgspec.json.encode({"message": error.message, "code": error.code.name})
         headers = [
             (b"content-type", JSON.encode()),

@@ -1,4 +1,4 @@
-"""The way from an HTTP request to a trio coroutine that knows who calls."""
+"""Identifies the caller of an HTTP request, checks access, and calls a coroutine in trio."""
 
 from collections.abc import Awaitable, Callable
 from typing import TypeVar, TypeVarTuple, Unpack
@@ -16,13 +16,13 @@ from hermes_actors.security.account import Credentials, sole_authorization
 T = TypeVar("T")
 A = TypeVarTuple("A")
 
-# What probes and tools ask for, who have no account.
+# For probes and tools, which have no account.
 _OPEN = OPEN | {"/openapi.json", "/roles"}
 _CALLER = "hermes_caller"
 
 
 class Gate:
-    """Carries calls over to trio; works for an app that is served on either loop."""
+    """Calls coroutines in trio for requests. The app may be served on either loop."""
 
     def __init__(
         self,
@@ -34,9 +34,7 @@ class Gate:
         *,
         guards_reads: bool = False,
     ) -> None:
-        """`origins`: whose pages may change something. `guards_reads`: who reads needs an account
-        too.
-        """
+        """`origins`: the pages that may make changes. `guards_reads`: reads need an account too."""
         self._bridge = bridge
         self._origins = origins
         self._guards_reads = guards_reads
@@ -50,9 +48,9 @@ class Gate:
         *args: *A,
         needs_metadata: bool = True,
     ) -> T:
-        """Await `async_fn(*args)` in trio, for what everybody may see.
+        """Await `async_fn(*args)` in trio, without a caller.
 
-        Raises Unavailable for what needs the metadata before they have been read.
+        Raises Unavailable if it `needs_metadata` and they have not been read yet.
         """
         if needs_metadata:
             self._require_readable()
@@ -65,10 +63,10 @@ class Gate:
         *args: *A,
         takes_guests: bool = False,
     ) -> T:
-        """Find out who calls, and await `async_fn(caller, *args)` in trio on his behalf.
+        """Identify the caller, and await `async_fn(caller, *args)` in trio.
 
-        Raises Unavailable while the metadata has not been read yet, and Unauthenticated for who
-        shows no credentials where they are asked for, unless it `takes_guests`.
+        Raises Unavailable if the metadata has not been read yet, and Unauthenticated without
+        credentials, unless it `takes_guests`.
         """
         self._require_readable()
 
@@ -83,8 +81,8 @@ class Gate:
         return await self._bridge.call(as_caller)
 
     async def check(self, request: AnyRequest) -> None:
-        """Check what holds for all routes, before they are looked at and before a body is read:
-        which page asks, who may read or change something, and the mode.
+        """The checks for all routes, before a body is read: the origin of changes, authentication,
+        and the mode.
 
         Raises Refused (403), Unauthenticated (401) and Unavailable (503).
         """
@@ -100,7 +98,7 @@ class Gate:
                 raise self._mode.refusal()
 
     async def _required(self, request: AnyRequest) -> Caller:
-        """Return the caller, found out once for each request. Raises Unauthenticated for nobody."""
+        """The caller, identified once per request. Raises Unauthenticated without credentials."""
         known: Caller | None = request.scope["state"].get(_CALLER)
         if known is not None:
             return known

@@ -1,4 +1,4 @@
-"""The body of a request comes in bounded in size and in time."""
+"""Receives the body of a request, with limits in size and time."""
 
 from collections.abc import Awaitable, Callable, Iterable, MutableMapping
 from typing import Any
@@ -14,7 +14,7 @@ _LENGTHS = frozenset((b"content-length", b"transfer-encoding"))
 
 
 class RequestBody:
-    """One request's body as an ASGI app receives it. `version` is that of HTTP."""
+    """The body of one request, as ASGI events. `version` is the HTTP version."""
 
     def __init__(
         self,
@@ -30,9 +30,9 @@ class RequestBody:
         names = {name.lower(): value for name, value in headers}
         length = names.get(b"content-length", b"")
         self._announced_bytes = int(length) if length.isdigit() and len(length) < 20 else 0
-        # Over HTTP/2 a body need not announce itself.
+        # Over HTTP/2 a body needs neither of these headers.
         self.is_whole = (version < "2" and _LENGTHS.isdisjoint(names)) or length == b"0"
-        """True when there is nothing of it left to come."""
+        """True if the whole body has been received."""
 
     async def receive(self) -> Event:
         """The next event. Raises Refused: 408 and 413."""
@@ -43,7 +43,7 @@ class RequestBody:
         if self._until_s is None:
             self._until_s = now_s + self._timeout_s
         event: Event | None = None
-        # A receive that need not wait would not notice that its time is over.
+        # Compared too, because a receive that does not wait is never cancelled.
         if now_s < self._until_s:
             with anyio.move_on_after(self._until_s - now_s):
                 event = await self._receive()

@@ -1,5 +1,5 @@
-"""The OpenAPI document, which Litestar makes of the types of the routes, in a form that generators
-of clients take.
+"""The OpenAPI document. Litestar creates it from the types of the routes; the rest is adapted for
+generators of clients.
 """
 
 import re
@@ -21,13 +21,13 @@ from hermes_actors.model.subscription import BatchPolicy, SerialPolicy, Subscrip
 from hermes_actors.model.topic import Topic
 
 TYPED = "hermes_typed"
-"""The option of a route that holds its typed twin: with the body that it takes and the value that
-it answers with. The twin is described and never called.
+"""The option of a route that holds its typed twin: a handler with the types of both bodies, the
+request's and the answer's. The twin is only described, never called.
 """
 
 
 def _partly(name: str, *kinds: type[Struct]) -> type[Struct]:
-    """A kind with all fields of these, none of them required."""
+    """Define a Struct with all fields of these, all of them optional."""
     fields = {each.name: each for kind in kinds for each in msgspec.structs.fields(kind)}
     return msgspec.defstruct(
         name,
@@ -40,11 +40,11 @@ def _partly(name: str, *kinds: type[Struct]) -> type[Struct]:
 
 
 def _with(kind: type[Struct], name: str, of: type) -> Any:
-    """The kind with one more field, or another form of one."""
+    """Define a Struct with an additional or replaced field."""
     return msgspec.defstruct(kind.__name__, [(name, of, UNSET)], bases=(kind,), kw_only=True)
 
 
-# Which of the two policies it is, deliveryType says.
+# deliveryType decides which of the two policies it is.
 _SubscriptionPolicy = _partly("SubscriptionPolicy", BatchPolicy, SerialPolicy)
 WholeSubscription = _with(Subscription, "subscription_policy", _SubscriptionPolicy)
 WholeTopic = _with(Topic, "schema", str)
@@ -59,14 +59,16 @@ _SUBSCRIPTIONS = "/topics/{topic}/subscriptions"
 _WORD = re.compile("[A-Za-z0-9]+")
 _REFUSED = "Wrong, forbidden, absent, or (5XX) to be tried again: the message says which"
 _error = msgspec.defstruct("Error", [("message", str), ("code", str)])
-# Confluent's; or, of callers and their rights, one with a code.
+# Confluent's errors have an error_code; errors of authentication and rights have a code.
 _registry_error = msgspec.defstruct(
     "RegistryError", [("message", str), ("error_code", int, UNSET), ("code", str, UNSET)]
 )
 
 
 def document(routes: Sequence[HTTPRouteHandler]) -> bytes:
-    """The document of these routes, made once for all nodes of a process: it takes some 0.2 s."""
+    """The document of these routes in JSON. It takes about 0.2 s, so all nodes of a process share
+    it.
+    """
     paths = frozenset(path for each in routes for path in each.paths)
     if paths not in _documents:
         _documents[paths] = msgspec.json.encode(_document(routes))
@@ -77,7 +79,7 @@ _documents: dict[frozenset[str], bytes] = {}
 
 
 def _document(routes: Sequence[HTTPRouteHandler]) -> dict[str, Any]:
-    # An app of its own: the framework's pages of documentation load scripts from outside.
+    # A separate app, because the framework's documentation pages load scripts from elsewhere.
     app = Litestar(
         [each.opt.get(TYPED, each) for each in routes],
         openapi_config=OpenAPIConfig(
@@ -97,7 +99,7 @@ def _document(routes: Sequence[HTTPRouteHandler]) -> dict[str, Any]:
         }
         for name, kinds in {"Error": [JSON], "RegistryError": [JSON, REGISTRY_JSON]}.items()
     }
-    # The framework's own order of a handler's paths differs from start to start.
+    # Sorted, because the framework's order of a handler's paths varies.
     described["paths"] = dict(sorted(described["paths"].items()))
     for path, item in described["paths"].items():
         for operation in item.values():
@@ -112,15 +114,15 @@ def _operation_id(_: Any, method: str, path: Sequence[str | PathParameterDefinit
 
 
 def _finish(path: str, operation: dict[str, Any]) -> None:
-    """Say what an operation is about, and how it is refused."""
+    """Add an operation's tag and its error responses."""
     group = "subscriptions" if path.startswith(_SUBSCRIPTIONS) else path.split("/")[1]
     operation["tags"] = [group]
     error = "RegistryError" if path.startswith(REGISTRY) else "Error"
     refused = {"$ref": f"#/components/responses/{error}"}
-    # The framework's form of a bad parameter, which is not ours.
+    # The framework describes its own format for this error, which is not used.
     operation["responses"].pop("400", None)
     operation["responses"].update({"4XX": refused, "5XX": refused})
     for each in operation.get("parameters", ()):
-        # A parameter is left out; nobody can send null in a query.
+        # A parameter in a query can be missing, but not null.
         kinds = each["schema"].pop("oneOf", [{}])
         each["schema"].update(kinds[0])

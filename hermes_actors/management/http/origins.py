@@ -1,10 +1,9 @@
-"""The hosts that may be asked, and the pages that may change something.
+"""Protects against foreign web pages: checks the host name of requests, and the origin of changes.
 
-A browser sends along what it remembers, whichever page asks.
-
-A request without `Origin` and `Sec-Fetch-Site` comes from no page, and is let through: commands and
-clients send neither, browsers send one of them with everything but plain reading (the Fetch
-standard, and Fetch Metadata Request Headers).
+The check is needed because a browser sends its remembered credentials for any page. A request
+without `Origin` and `Sec-Fetch-Site` does not come from a page, and is allowed: command-line
+clients send neither, and browsers send at least one with every change (see the Fetch standard and
+Fetch Metadata Request Headers).
 """
 
 import ipaddress
@@ -20,14 +19,14 @@ ANY = "*"
 
 
 class Origins:
-    """Lets through requests of the server's own pages and those of `trusted` origins."""
+    """Allows requests of this server's own pages and of pages from `trusted` origins."""
 
     def __init__(self, trusted: Iterable[str]) -> None:
-        """`*` among them trusts every page."""
+        """`*` trusts every page."""
         self._trusted = frozenset(_normal(origin) for origin in trusted)
 
     def check(self, headers: Mapping[str, str]) -> None:
-        """Raises Refused (403) for a request that a foreign page has made."""
+        """Raises Refused (403) for a request from a foreign page."""
         site, origin = headers.get("sec-fetch-site"), headers.get("origin")
         if site is None and origin is None:
             return
@@ -44,33 +43,33 @@ class Origins:
 
 
 def _normal(origin: str | None) -> str:
-    """In lower case, without the port that its scheme has anyway."""
+    """The origin in lower case, without its scheme's default port."""
     lower = (origin or "").lower()
     return lower.removesuffix(_DEFAULT_PORTS.get(lower.partition("://")[0], "\n"))
 
 
 def _is_at(origin: str, host: str) -> bool:
-    """The scheme is not compared: a proxy in front may end TLS."""
+    """True if the origin is this host. The scheme is not compared: a proxy may terminate TLS."""
     scheme, separator, shown = _normal(origin).partition("://")
     return bool(separator) and shown == _normal(f"{scheme}://{host}").partition("://")[2] != ""
 
 
 OPEN = frozenset({"/status/health", "/status/prometheus", *PROBES})
-"""The pages of probes and scrapers, under whatever name they know the node by."""
+"""The paths for probes and scrapers, which are answered under any host name."""
 
 _LOOPBACK = ("localhost", "*.localhost")
 
 
 class Hosts:
-    """Lets through requests for addresses, this machine's `localhost`, and `names`, of which
-    `*.example.com` is every name below `example.com` and `*` is any.
+    """Allows requests for IP addresses, `localhost` and `names`. There `*.example.com` means every
+    name below `example.com`, and `*` any name.
     """
 
     def __init__(self, names: Iterable[str]) -> None:
         self._names = (*_LOOPBACK, *(each.lower().removesuffix(".") for each in names))
 
     def check(self, path: str, headers: Iterable[tuple[bytes, bytes]]) -> None:
-        """Raises Refused (421) for a request for another name; one for none comes from no page."""
+        """Raises Refused (421) for another host name. A request without one is not from a page."""
         if ANY in self._names or path in OPEN:
             return
         for name, value in headers:
@@ -89,7 +88,7 @@ class Hosts:
 
 
 def _host_of(authority: str) -> str:
-    """The host without its port; with a user or a path in front or behind it is no host."""
+    """The host without its port."""
     if authority.startswith("["):
         host, bracket, port = authority[1:].partition("]")
         return host if bracket and (not port or port.startswith(":")) else authority

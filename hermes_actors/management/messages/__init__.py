@@ -1,1 +1,1 @@
-"""A topic's messages: read, previewed, tried against filters."""
+"""A topic's messages: read, previewed, tracked, and tried against filters and endpoints."""

@@ -1,4 +1,4 @@
-"""Tries filters on a message without a subscription: what delivery would make of it."""
+"""Tries filters on a message, without a subscription, as delivery would apply them."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
@@ -20,7 +20,7 @@ from hermes_actors.runtime.workers import TooCostly, WorkerPool
 
 
 class FilterTest(Struct, frozen=True, kw_only=True):
-    """The filters, and the message in Base64. Beyond Hermes: the message's propagated headers."""
+    """The filters, the message in Base64, and (not in Hermes) the message's propagated headers."""
 
     filters: list[Filter] = []
     message: str
@@ -28,7 +28,7 @@ class FilterTest(Struct, frozen=True, kw_only=True):
 
 
 class FilterTrials:
-    """Tries anybody's filters in workers, as the frontends' `propagation` is configured."""
+    """Tries filters in workers. Any caller may. `propagation`: the frontends' configuration."""
 
     def __init__(
         self, topics: Topics, subjects: Subjects, propagation: PropagationConfig, pool: WorkerPool
@@ -39,15 +39,15 @@ class FilterTrials:
         self._pool = pool
 
     async def make(self, _caller: Caller, topic: str, body: Mapping[str, Any]) -> dict[str, Any]:
-        """Whether a message passes filters.
+        """Try the filters on the message.
 
-        `status` is MATCHED, NOT_MATCHED, or ERROR with `errorMessage`: filters that take too long,
-        or a message that does not fit its AVRO topic, where it is JSON as for publishers.
-        `warnings`, if there are, of filters that no message can pass as the frontends are
-        configured.
+        `status` in the answer is MATCHED, NOT_MATCHED, or ERROR with `errorMessage` if the filters
+        take too long or the message does not conform to the AVRO topic's schema (it is given in
+        JSON, as by publishers). `warnings` names filters that no message can pass because of the
+        frontends' configuration.
 
-        A trio coroutine. Raises Refused for a filter that no subscription to the topic could have,
-        and Unavailable while many ask.
+        A trio coroutine. Raises Refused for a filter that the topic does not allow, and Unavailable
+        while the workers are busy.
         """
         owning = self._topics.live(topic)
         asked = decode_plain(FilterTest, body)
@@ -82,7 +82,7 @@ class FilterTrials:
 
 
 def _warnings(filters: Iterable[Filter], propagation: PropagationConfig) -> Iterator[str]:
-    """Give warnings of header filters whose header no message can bear."""
+    """Yield a warning for each filter by a header that the frontends do not store."""
     allowed = {name.lower() for name in propagation.allowed}
     for each in filters:
         if each.type != "header":

@@ -15,8 +15,8 @@ _TIMEOUT_S = 20.0
 async def newest(
     log: Log, log_topic: str, ends: Mapping[int, int], most: int
 ) -> list[StoredRecord]:
-    """The newest records below `ends`, of all partitions together, the oldest first: `most`, or as
-    many as have BYTES_MAX. Raises LogUnavailable, UnknownTopic.
+    """The newest records below `ends`, of all partitions together, oldest first: at most `most`
+    records and BYTES_MAX bytes. Raises LogUnavailable, UnknownTopic.
     """
     kept: list[StoredRecord] = []
     left = most
@@ -32,7 +32,7 @@ async def newest(
             starts = await log.positions(log_topic, EARLIEST)
             for partition, end in sorted(ends.items()):
                 start, back, left = starts.get(partition, 0), most, most
-                # Not at each offset is a record: further back there may be as many as are wanted.
+                # Some offsets have no record, so read further back until there are enough.
                 while left > 0 and start < end:
                     low = max(start, end - back)
                     await read_forwards(log, log_topic, partition, low, end, take)

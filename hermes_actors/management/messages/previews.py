@@ -1,4 +1,4 @@
-"""The preview of a topic: its newest messages in this datacentre's log, in Hermes' envelope."""
+"""Previews of a topic: its newest messages in this datacentre's log, in Hermes' envelope."""
 
 from typing import Any
 
@@ -20,7 +20,7 @@ PREVIEW_BYTES_MAX = 10_240
 
 
 class MessagePreviews:
-    """Previews for owners and administrators. Methods are trio coroutines, the caller first."""
+    """Previews for owners and administrators. Methods are trio coroutines."""
 
     def __init__(self, topics: Topics, log: Log, reader: AvroReader) -> None:
         self._topics = topics
@@ -28,7 +28,7 @@ class MessagePreviews:
         self._reader = reader
 
     async def of_topic(self, caller: Caller, topic: str) -> list[dict[str, Any]]:
-        """The newest messages as JSON; bytes that are not UTF-8 are shown as U+FFFD.
+        """The newest messages as text. Bytes that are not UTF-8 become U+FFFD.
 
         Raises Refused and Unavailable.
         """
@@ -38,7 +38,7 @@ class MessagePreviews:
         ]
 
     async def one(self, caller: Caller, topic: str, index: int) -> bytes:
-        """The bytes of one of them, counted from 0. Raises Refused, 404 when there is none."""
+        """The bytes of one preview, counted from 0. Raises Refused, 404 if it does not exist."""
         contents = await self._contents(caller, topic)
         if not 0 <= index < len(contents):
             raise Refused(
@@ -73,5 +73,5 @@ class MessagePreviews:
 
 def _text(content: bytes) -> str:
     text = content[:PREVIEW_BYTES_MAX].decode("utf-8", "replace")
-    # A character that was cut in two is not shown.
+    # A character that was cut in two is left out.
     return text.rstrip("\ufffd") if len(content) > PREVIEW_BYTES_MAX else text

@@ -1,5 +1,5 @@
-"""A topic's messages as lines of JSON, read from this datacentre's log in bounded batches: nothing
-is read ahead of a slow client.
+"""A topic's messages as lines of JSON, from this datacentre's log. They are read in bounded
+batches, only as fast as the client reads.
 """
 
 import math
@@ -27,17 +27,17 @@ BATCH_BYTES_MAX = 262_144
 IDLE_LINE_S = 15.0
 
 LINES_BYTES_MAX = 1_048_576
-"""Lines that are sent at once; Avro may become much longer than it is."""
+"""The limit for lines sent at once. Needed because decoded Avro may be much longer."""
 
 LAST_MAX = 1_000
-"""The most messages from before the end that a tail begins with."""
+"""The maximum number of existing messages that a tail begins with."""
 
 
 class Tail:
-    """Reads one topic from given positions on.
+    """Reads one topic from given positions.
 
-    `first` come before everything else. `ends` are the positions to stop at; None never stops.
-    At most `limit` messages follow `first`; None sets no limit.
+    `first`: records to send before. `ends`: the positions to stop at; None never stops. `limit`:
+    the maximum number of messages after `first`; None for no limit.
     """
 
     def __init__(
@@ -61,10 +61,10 @@ class Tail:
         self._unsent = deque(first)
 
     async def next_lines(self) -> bytes:
-        """The next messages, a line each; empty at the end.
+        """The next messages, a line each. Empty at the end, also when the topic is deleted.
 
-        Every IDLE_LINE_S without a message it is an empty line: a write shows whether the client is
-        still there. Skips what retention has removed. A deleted topic is the end. A trio coroutine.
+        After IDLE_LINE_S without a message it is an empty line, because only a write shows if the
+        client is still connected. Records removed by retention are skipped. A trio coroutine.
         Raises LogUnavailable.
         """
         while not self._unsent:
@@ -95,7 +95,7 @@ class Tail:
         return {each: at for each, at in self._positions.items() if at < ends.get(each, 0)}
 
     async def _read(self, positions: Mapping[int, int]) -> None:
-        # A reader for each batch: nothing stays open for a client that may be gone.
+        # A new reader for each batch, so that none stays open for a client that has gone.
         async with self._log.reader(self._log_topic, positions) as reader:
             records = await reader.next_batch(
                 int(min(self._left, BATCH_RECORDS_MAX)), BATCH_BYTES_MAX
@@ -114,10 +114,10 @@ class Tail:
 
 
 def line_of(record: StoredRecord, shown: ShownBody | None = None) -> bytes:
-    """A record as a line of JSON; `shown` is its Avro made readable.
+    """A record as a line of JSON. `shown`: its decoded Avro.
 
-    A body or key that is not UTF-8 comes in base64 under another name; what holds no message, and
-    unreadable Avro, comes with an `error`.
+    A body or key that is not UTF-8 becomes base64 in another field. A record without a message, and
+    unreadable Avro, have an `error`.
     """
     line: dict[str, Any] = {
         "partition": record.partition,
@@ -159,11 +159,11 @@ class Tails:
         limit: int | None,
         last: int | None = None,
     ) -> Tail:
-        """A tail from `start`: `beginning`, `end`, or a moment (UTC unless it has a zone). With
-        `last` it begins with so many messages before the end instead.
+        """A tail from `start`: `beginning`, `end`, or a time (UTC unless it has a zone). With
+        `last`, it begins with that many existing messages instead.
 
-        Without `follow` it ends where the log ends now. A trio coroutine. Raises Refused and
-        Unavailable.
+        Without `follow` it stops at the present end of the log. A trio coroutine. Raises Refused
+        and Unavailable.
         """
         live = self._topics.owned(caller, topic, "read the messages of topic")
         if limit is not None and limit < 0:

@@ -1,5 +1,5 @@
-"""Where a message is, by its id: what all datacentres' tracking logs say of it; where these know
-nothing, whether it is a dead letter or waits in a spool.
+"""Finds a message by its id in all datacentres' tracking logs; if they have no events, among the
+dead letters and in this node's spool.
 """
 
 from collections.abc import Callable
@@ -31,9 +31,10 @@ _HERMES = {
 
 
 class MessageTracking:
-    """Looks messages up in the index of all datacentres' tracking logs.
+    """Looks up messages in the index of all datacentres' tracking logs.
 
-    Methods are trio coroutines. A caller sees the events of topics and subscriptions that he owns.
+    Methods are trio coroutines. Callers see the events of their own topics and subscriptions only;
+    administrators see all.
     """
 
     def __init__(
@@ -46,7 +47,7 @@ class MessageTracking:
         spool: Callable[[], Spool | None],
         node: str,
     ) -> None:
-        """Without a following no events are found. `spool` is that of this node."""
+        """`following`: the index; None finds no events. `spool`: this node's spool."""
         self._metadata = metadata
         self._subscriptions = subscriptions
         self._letters = letters
@@ -56,9 +57,9 @@ class MessageTracking:
         self._place = {"datacenter": metadata.dc, "node": node}
 
     async def of_message(self, caller: Caller, message_id: str) -> dict[str, Any]:
-        """A message's events, how each subscription ended with it, and what may be missing.
+        """A message's events, its outcome for each subscription, and what may be missing.
 
-        Of one without events: its open dead letters, its place in this node's spool, and what was
+        Without events: its open dead letters, its entry in this node's spool, and where it was
         `searched`.
         """
         found = await self._find(message_id)
@@ -89,7 +90,9 @@ class MessageTracking:
     async def _elsewhere(
         self, caller: Caller, message_id: str, troubles: list[str]
     ) -> dict[str, Any]:
-        """What is known of a message without events; why that may not be all goes to `troubles`."""
+        """Search dead letters and spool for a message without events. Adds to `troubles` why the
+        result may be incomplete.
+        """
         lives = self._subscriptions.managed_by(caller)
         wanted = LetterFilter(message_id=message_id)
         found = await self._letters.newest(lives, wanted, _LETTERS_MAX)
@@ -113,7 +116,7 @@ class MessageTracking:
         }
 
     def _other_spools(self) -> list[str]:
-        """The spools of other nodes that hold something: only those nodes can read them."""
+        """A text for each other node with messages in its spool: only that node can search it."""
         nodes = self._status.nodes(self._metadata.clock.monotonic_s())
         return [
             f"{each.spooled} messages wait in the spool of node {each.node} of {each.dc}, which "
@@ -125,9 +128,8 @@ class MessageTracking:
     async def of_subscription(
         self, caller: Caller, topic: str, name: str, message_id: str
     ) -> list[dict[str, Any]]:
-        """Hermes' traces of a message for one subscription: of its publishing and its sending.
-
-        Raises Refused when there is no such subscription.
+        """The traces of a message's publishing and of its pushes to one subscription, in Hermes'
+        format. Raises Refused if the subscription does not exist.
         """
         live = self._subscriptions.live(topic, name)
         found = await self._find(message_id)

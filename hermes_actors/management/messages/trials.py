@@ -19,13 +19,13 @@ TryPush = Callable[[LiveSubscription, LiveTopic, bytes | None], Awaitable[PushTr
 
 
 class PushTest(Struct, frozen=True, kw_only=True):
-    """The message in Base64; None: a JSON object is made up that says what it is."""
+    """The message in Base64. None: a generated JSON object, which says that it is a test."""
 
     message: str | None = None
 
 
 class Trials:
-    """Test pushes, made by `push`; `place` says in each answer from where."""
+    """Test pushes, made by `push`. `place`: the datacentre and node, added to each answer."""
 
     def __init__(
         self,
@@ -42,7 +42,7 @@ class Trials:
     async def make(
         self, caller: Caller, topic: str, name: str, body: Mapping[str, Any] = MappingProxyType({})
     ) -> dict[str, Any]:
-        """Push one message now, and show the request and its answer.
+        """Push one message now. Returns the request and its answer.
 
         A trio coroutine. Raises Refused, and Unavailable on a node that cannot push.
         """

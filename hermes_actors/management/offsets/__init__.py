@@ -1,1 +1,1 @@
-"""How far subscriptions are in the logs, and how they are taken elsewhere."""
+"""Offsets and lags of subscriptions, and retransmission."""

@@ -1,4 +1,4 @@
-"""One question to the logs of all datacentres at once; a slow one does not delay the others."""
+"""Queries the logs of all datacentres at once. A slow log does not delay the answers of others."""
 
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Generic, TypeVar
@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 
 class Answers(Struct, Generic[T], frozen=True):
-    """The answers by datacentre, and of each other datacentre why its log gave none; sorted."""
+    """The answers by datacentre, and the reason for each datacentre without an answer; sorted."""
 
     known: dict[str, T]
     silent: dict[str, str]
@@ -28,7 +28,7 @@ class Logs:
 
     @property
     def datacenters(self) -> list[str]:
-        """Their names, sorted."""
+        """The names of the datacentres, sorted."""
         return sorted(self._by_dc)
 
     async def ask(
@@ -37,7 +37,7 @@ class Logs:
         datacenters: Iterable[str] | None = None,
         timeout_s: float = ASK_TIMEOUT_S,
     ) -> Answers[T]:
-        """Ask the logs of these datacentres (None: all)."""
+        """Ask the logs of these datacentres (None: all). Each has `timeout_s` to answer."""
         known: dict[str, T] = {}
         silent: dict[str, str] = {}
 

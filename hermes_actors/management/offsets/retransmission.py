@@ -1,4 +1,4 @@
-"""Retransmission: a subscription is taken elsewhere in its topic, in all datacentres, durably."""
+"""Retransmission: moves a subscription to other offsets of its topic, in all datacentres."""
 
 from collections.abc import Mapping
 from enum import StrEnum
@@ -39,7 +39,7 @@ class Place(StrEnum):
 
 
 class Retransmission(Struct, frozen=True, kw_only=True, rename="camel"):
-    """Where a subscription is to go on: one of the three."""
+    """The request to move a subscription. Exactly one field must be set."""
 
     retransmission_date: str | None = None
     to: Place | None = None
@@ -47,15 +47,15 @@ class Retransmission(Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class Moment(Struct, frozen=True):
-    """At the first record that is not older, in all datacentres; `is_end`: behind the last one."""
+    """The first record at or after a time, in all datacentres. `is_end`: after the last record."""
 
     time_ms: int
     is_end: bool = False
 
 
 def target_of(body: Mapping[str, Any], now_ms: int) -> Moment | Positions:
-    """The target of a retransmission that is asked for at `now_ms`. Positions move what they name
-    and nothing else. Raises Refused: 400.
+    """Decode the target of a retransmission; `now_ms` is for relative dates. Positions move only
+    the partitions that they name. Raises Refused: 400.
     """
     asked = decode_plain(Retransmission, body)
     given = [way for way in ("retransmissionDate", "to", "offsets") if body.get(way) is not None]
@@ -93,7 +93,7 @@ def _at_date(date: str, now_ms: int) -> Moment:
 
 
 TAKEN_UP_WITHIN_S = 30.0
-"""How long a caller waits for the consumers to go where they are sent."""
+"""How long a caller waits for the consumers to move."""
 
 _POLL_FIRST_S = 0.02
 _POLL_MAX_S = 0.5
@@ -119,18 +119,20 @@ class Retransmissions:
     async def move(
         self, caller: Caller, topic: str, name: str, body: Mapping[str, Any], dry_run: bool = False
     ) -> dict[str, Any]:
-        """Move a subscription in its topic. Returns each datacentre's offsets, as Hermes does.
+        """Move a subscription in its topic. Returns the new offsets in each datacentre, as Hermes
+        does.
 
-        `dry_run` only tells them. A datacentre whose log does not answer has none (a time is then
-        resolved there, when its log is back). Returns when all consumers that can be reached have
-        taken it up. Raises Refused; Unavailable, UNABLE_TO_MOVE_OFFSETS_EXCEPTION, when they do not
-        in time: the retransmission is recorded all the same, and they will.
+        With `dry_run` nothing moves. A datacentre whose log does not answer has no offsets in the
+        answer; a time is resolved there when its log is back. Returns when the consumers in all
+        other datacentres have moved. Raises Refused; and Unavailable with
+        UNABLE_TO_MOVE_OFFSETS_EXCEPTION if they have not within TAKEN_UP_WITHIN_S: the
+        retransmission is stored nevertheless, and they will move later.
         """
         live = self._subscriptions.owned(caller, topic, name, "move the offsets of subscription")
         return await self._move(live, target_of(body, self._clock.now_ms()), dry_run)
 
     async def move_to_the_end(self, caller: Caller, topic: str, name: str) -> dict[str, Any]:
-        """Skip everything. For administrators; old versions of Hermes have only this."""
+        """Skip all messages. For administrators; old versions of Hermes have only this."""
         require_admin(caller, f"move subscription {name} of topic {topic} to the end")
         return await self._move(
             self._subscriptions.live(topic, name), target_of({"to": "end"}, self._clock.now_ms())
@@ -140,7 +142,7 @@ class Retransmissions:
         self, live: LiveSubscription, target: Moment | Positions, dry_run: bool = False
     ) -> dict[str, Any]:
         log_topic = self._metadata.catalog.topics[str(live.name.topic)].log_topic
-        # Read first: where there is no answer, nothing of what comes meanwhile is skipped.
+        # Taken first, so that messages published meanwhile are not skipped in a silent datacentre.
         now_ms = self._clock.now_ms()
         positions, unreached = await self._resolve(target, log_topic)
         answer = {
@@ -160,7 +162,7 @@ class Retransmissions:
     async def _resolve(
         self, target: Moment | Positions, log_topic: str
     ) -> tuple[Positions, set[str]]:
-        """The offsets to go on at, and the datacentres whose logs did not answer."""
+        """The offsets to move to, and the datacentres whose logs did not answer."""
         if isinstance(target, Moment):
             answers = await self._logs.ask(lambda log: _at(log, log_topic, target))
             return answers.known, {*answers.silent}
@@ -173,7 +175,7 @@ class Retransmissions:
             )
         bounds = await self._logs.ask(lambda log: _bounds(log, log_topic), target)
         found = {dc: _within(dc, target[dc], held) for dc, held in bounds.known.items()}
-        # Recorded as they are: those consumers keep to what their log holds then.
+        # Stored as requested: the consumers there keep within their log's bounds.
         asked = {dc: dict(target[dc]) for dc in bounds.silent}
         return found | asked, {*bounds.silent}
 
@@ -188,7 +190,9 @@ class Retransmissions:
                 live.incarnation,
                 live.topic_incarnation,
             ):
-                raise Unavailable(f"Subscription {live.name} was made anew meanwhile; try again")
+                raise Unavailable(
+                    f"Subscription {live.name} was deleted and created again meanwhile; try again"
+                )
             if latest.state is SubscriptionState.PENDING:
                 raise Refused(
                     f"Subscription {live.name} is PENDING: no consumer of it has started yet, so "
@@ -204,10 +208,10 @@ class Retransmissions:
         await self._changes.make(decide)
 
     async def _wait(self, live: LiveSubscription, log_topic: str, positions: Positions) -> None:
-        """Until all of these partitions have a commit that was made after the retransmission."""
+        """Wait until all of these partitions have a commit made after the retransmission."""
         latest = self._subscriptions.live(str(live.name.topic), live.name.name)
         if latest.incarnation != live.incarnation or latest.seek is None:
-            # Removed meanwhile: nobody is there to be moved.
+            # The subscription was removed meanwhile.
             return
         group, number = live.name.consumer_group(), latest.seek.number
         behind = dict(positions)
@@ -249,7 +253,7 @@ async def _bounds(log: Log, log_topic: str) -> dict[int, tuple[int, int]]:
 def _within(
     dc: str, asked: Mapping[int, int], bounds: dict[int, tuple[int, int]]
 ) -> dict[int, int]:
-    """The asked offsets of one datacentre, none of them outside of what its log holds."""
+    """The requested offsets of one datacentre, moved into the range that its log holds."""
     unknown = sorted(asked.keys() - bounds.keys())
     if unknown:
         raise Refused(

@@ -1,4 +1,4 @@
-"""How far a subscription is in each datacentre's log, by its commits; changes nothing."""
+"""The offsets and lag of a subscription in each datacentre's log, from its commits."""
 
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -33,8 +33,10 @@ _NOTHING = _Found({}, {}, {})
 
 
 class Standings:
-    """Positions, ends and lags. All methods are trio coroutines. `fold` tells who consumes, and
-    `coordinations`, by datacentre, which partitions each of them owns.
+    """Positions, ends and lags. `lag` and `consumer_groups` are trio coroutines.
+
+    `fold` knows the consuming nodes; `coordinations`, by datacentre, know the partitions that each
+    owns.
     """
 
     def __init__(
@@ -54,9 +56,9 @@ class Standings:
         self._clock = clock
 
     async def lag(self, topic: str, name: str) -> dict[str, Any]:
-        """The offsets and the unsettled messages of each partition in each datacentre.
+        """The offsets and the lag (unsettled messages) of each partition in each datacentre.
 
-        A message that waits for its retry counts as one, whatever was delivered after it. Raises
+        A message that waits for a retry counts as one, even if later ones were delivered. Raises
         Refused.
         """
         live = self._subscriptions.live(topic, name)
@@ -75,7 +77,8 @@ class Standings:
         }
 
     async def consumer_groups(self, topic: str, name: str) -> list[dict[str, Any]]:
-        """Each datacentre's group, as Hermes shows it: its members are the nodes that consume it.
+        """The consumer group in each datacentre, in Hermes' format. Its members are the consuming
+        nodes.
 
         Raises Refused.
         """
@@ -109,7 +112,7 @@ class Standings:
         return groups
 
     def _owned(self, place: ConsumingNode, live: LiveSubscription) -> tuple[int, ...] | None:
-        """The partitions of the subscription that the node owns; None where that is not known."""
+        """The partitions of the subscription that the node owns; None if that is not known."""
         header = place.view.header
         followed = self._coordinations.get(header.dc)
         if followed is None or followed.trouble:
@@ -129,7 +132,7 @@ class Standings:
         group, log_topic = live.name.consumer_group(), self._log_topic(live)
 
         async def question(log: Log) -> _Found:
-            # The commits first: a position above the end would be a lag below nothing.
+            # Commits first: a position read after the end could be above it, a negative lag.
             commits = await log.committed(group, log_topic)
             starts = await log.positions(log_topic, EARLIEST)
             return _Found(starts, await log.positions(log_topic, LATEST), commits)
@@ -198,8 +201,8 @@ def _member(
 
 
 def _progress(commit: Commit | None, live: LiveSubscription) -> Progress | None:
-    """Return the progress in the commit; None without a commit, and for one that was made for an
-    earlier life of the subscription.
+    """The progress in the commit. None without a commit, or if it belongs to an earlier incarnation
+    of the subscription or its topic.
     """
     if commit is None:
         return None
@@ -214,7 +217,7 @@ def _progress(commit: Commit | None, live: LiveSubscription) -> Progress | None:
 
 
 def _lag(progress: Progress, start: int, end: int) -> int:
-    """Return how many of the records that the log still holds are not settled."""
+    """The number of unsettled records that the log still holds."""
     position = max(progress.position, start)
     settled = sum(max(0, min(high, end) - max(low, position)) for low, high in progress.intervals)
     return max(0, end - position - settled)

@@ -24,14 +24,14 @@ _ValueTest = Callable[[Any, LoopTime], bool]
 
 
 class _NoSuchField(Exception):
-    """The object has no such field, so the query leaves it out."""
+    """The object has no such field, so it does not fulfil the query."""
 
 
 class Query:
-    """The objects that fulfil all conditions of `{"query": {…}}`.
+    """The conditions in `{"query": {…}}`, all of which an object must fulfil.
 
-    Raises Refused for a query that is malformed or too large: FORMAT_ERROR. `cpu_s` is the clock of
-    the CPU time that a query may use.
+    Raises Refused: FORMAT_ERROR if the query is malformed or too large, OTHER if a bound is not a
+    number. `cpu_s`: the CPU clock that limits the query.
     """
 
     def __init__(self, body: Object, cpu_s: Callable[[], float]) -> None:
@@ -42,7 +42,7 @@ class Query:
         self._test = _all_of(_object(body.get("query"), "query"))
 
     def takes(self, found: Object) -> bool:
-        """True if the object fulfils the query. Raises Refused for a query that takes too long."""
+        """True if the object fulfils the query. Raises Refused if that takes too long."""
         time = LoopTime(self._cpu_s)
         try:
             if self._used_s > _CPU_S_MAX:
@@ -134,7 +134,7 @@ def _equal(value: Any, wanted: Any) -> bool:
 
 
 def _is_beyond(value: Any, limit: float, order: str) -> bool:
-    """What is no number ("unavailable") counts as beyond any limit, as in Hermes."""
+    """Compare. A value that is not a number ("unavailable") is beyond any limit, as in Hermes."""
     number = _number(value)
     return number is None or (number > limit if order == "gt" else number < limit)
 

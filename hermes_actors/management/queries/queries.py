@@ -1,4 +1,4 @@
-"""Finds groups, topics and subscriptions by their fields, by their metrics, or by a word."""
+"""Finds groups, topics and subscriptions by their fields or metrics, or by a text."""
 
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from typing import Any
@@ -23,8 +23,8 @@ Objects = list[dict[str, Any]]
 class Queries:
     """Queries of one datacentre's metadata. All methods are trio coroutines.
 
-    A query is `{"query": {…}}` (`conditions`). Each raises Refused with FORMAT_ERROR for a
-    malformed one.
+    A query's body is `{"query": {…}}` (see `conditions`); if it is malformed, they raise Refused
+    with FORMAT_ERROR.
     """
 
     def __init__(
@@ -58,7 +58,7 @@ class Queries:
         return await _taken(query, (view(caller, each) for each in self._subscriptions_now()))
 
     async def topic_metrics(self, body: Mapping[str, Any]) -> Objects:
-        """The names and metrics of topics that fulfil a query on these."""
+        """The names and metrics of the topics whose metrics fulfil a query."""
         query, found = self._query(body), []
         for live in self._topics_now():
             name = str(live.name)
@@ -69,7 +69,7 @@ class Queries:
         return found
 
     async def subscription_metrics(self, body: Mapping[str, Any]) -> Objects:
-        """The names and metrics of subscriptions that fulfil a query on these."""
+        """The names and metrics of the subscriptions whose metrics fulfil a query."""
         query, found = self._query(body), []
         for live in self._subscriptions_now():
             topic, name = str(live.name.topic), live.name.name
@@ -92,8 +92,8 @@ class Queries:
     async def subscription_names(
         self, caller: Caller, topic: str, body: Mapping[str, Any]
     ) -> list[str]:
-        """The names of a topic's subscriptions that fulfil a query. Raises Refused with
-        TOPIC_NOT_EXISTS too.
+        """The names of a topic's subscriptions that fulfil a query. Also raises Refused with
+        TOPIC_NOT_EXISTS.
         """
         query, view = self._query(body), self._subscriptions.view
         lives = self._metadata.catalog.subscriptions_of(self._topics.live(topic).name)
@@ -101,7 +101,7 @@ class Queries:
 
     async def search(self, *, q: str = "") -> dict[str, Any]:
         """The topics whose name or owner, and the subscriptions whose name, owner or endpoint
-        contain the text `q`, in any letter case. Nothing for a blank text.
+        contain the text `q`, ignoring case. Nothing if the text is blank.
         """
         word = q.strip().lower()
         results = await in_turns(self._containing(word)) if word else []

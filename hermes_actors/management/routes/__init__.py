@@ -1,1 +1,1 @@
-"""The routes of the REST API: each reads a request, hands it over, and answers."""
+"""The routes of the REST API. Each decodes a request, calls a part of management, and answers."""

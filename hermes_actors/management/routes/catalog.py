@@ -1,4 +1,4 @@
-"""The routes of what there is: groups, topics, schemas, providers of tokens, owners and roles."""
+"""The routes of groups, topics, topics' schemas, OAuth providers, owners and roles."""
 
 from collections.abc import Awaitable
 from functools import partial
@@ -52,7 +52,7 @@ def catalog_routes(add: Add, parts: Administration) -> list[HTTPRouteHandler]:
 
 
 def topic_routes(add: Add, parts: Administration) -> list[HTTPRouteHandler]:
-    """/topics, but for their subscriptions and their messages."""
+    """/topics, without their subscriptions and messages."""
     topics, schemas = parts.topics, parts.topic_schemas
     at, schema = partial(add, below=_TOPIC), partial(add, below=_TOPIC + "/schema")
     tell = partial(schema, answering=_schema_text, or_status=204, gives=dict[str, Any])

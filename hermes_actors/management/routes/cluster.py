@@ -1,4 +1,4 @@
-"""The routes of operators: who runs what, drained nodes, ready datacentres, this node's mode."""
+"""The routes for operators: ownership, drains, workload constraints, readiness, and the mode."""
 
 from collections.abc import Awaitable
 from functools import partial

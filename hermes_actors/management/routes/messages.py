@@ -1,4 +1,4 @@
-"""The routes of messages: read, previewed, tried against filters, looked up by their ids."""
+"""The routes of messages: tails, previews, filter trials, and tracking."""
 
 from collections.abc import AsyncIterator, Awaitable
 from typing import Annotated, Any
@@ -20,7 +20,7 @@ from hermes_actors.management.routes.route import SUBSCRIPTION, Add
 from hermes_actors.runtime.bridge import BridgeClosed
 
 TAILS_MAX = 64
-"""Streams of messages that are open at one time."""
+"""The maximum number of open streams of messages."""
 
 _BYTES = "application/octet-stream"
 _NDJSON = "application/x-ndjson"
@@ -37,8 +37,8 @@ def message_routes(add: Add, parts: Administration) -> list[HTTPRouteHandler]:
     preview, trace = "GET /topics/{topic:str}/preview", "GET /events/{message_id:str}/trace"
 
     async def of_message(caller: Caller, message_id: str) -> dict[str, Any]:
-        """What became of a message, in all datacentres."""
-        # A path begins with its slash.
+        """The events of a message, in all datacentres."""
+        # The value of a path parameter begins with a slash.
         return await tracking.of_message(caller, str(message_id)[1:])
 
     return [
@@ -55,7 +55,7 @@ async def _bytes(asked: Awaitable[bytes]) -> Answer:
 
 
 def tail_route(gate: Gate, tails: Tails) -> HTTPRouteHandler:
-    """/topics/{topic}/messages: a stream, which a route of one answer cannot be."""
+    """/topics/{topic}/messages. It answers with a stream, which `route` does not support."""
     open_tails = 0
 
     async def lines(tail: Tail) -> AsyncIterator[bytes]:
@@ -65,7 +65,7 @@ def tail_route(gate: Gate, tails: Tails) -> HTTPRouteHandler:
             while chunk := await gate.read(tail.next_lines):
                 yield chunk
         except (BridgeClosed, HermesError):
-            # The answer has begun: all that can be said now is that it ends here.
+            # The answer has begun, so an error can only end it.
             return
         finally:
             open_tails -= 1
@@ -86,7 +86,7 @@ def tail_route(gate: Gate, tails: Tails) -> HTTPRouteHandler:
         nonlocal open_tails
         if open_tails >= TAILS_MAX:
             raise Unavailable(f"{TAILS_MAX} streams of messages are open already; try again later")
-        # Many may be opened together, and `lines` count when they begin.
+        # `lines` counts only once it begins, so count the opening too.
         open_tails += 1
         try:
             tail = await gate.act(request, tails.open, topic, start, follow, limit, last)

@@ -6,7 +6,7 @@ from hermes_actors.management.administration import Administration
 from hermes_actors.management.routes.route import Add
 
 _ASKING = ("POST", "PUT")
-"""Hermes takes a query by both."""
+"""Hermes accepts both methods for queries."""
 
 
 def query_routes(add: Add, parts: Administration) -> list[HTTPRouteHandler]:

@@ -1,4 +1,4 @@
-"""The routes of the schema registry, below one path: those that Confluent's clients ask."""
+"""The routes of the schema registry, with the API of Confluent's."""
 
 from collections.abc import Awaitable
 from functools import partial
@@ -19,20 +19,20 @@ from hermes_actors.model.schema import Compatibility, SchemaKind
 
 
 class SchemaText(Struct, rename="camel"):
-    """A schema as it is looked up, compared and registered."""
+    """The request to look up, compare or register a schema."""
 
     schema: str
     schema_type: SchemaKind = SchemaKind.AVRO
 
 
 class Level(Struct):
-    """A level as it is set."""
+    """The request to set a compatibility level."""
 
     compatibility: Compatibility
 
 
 def elsewhere_routes(registry: str) -> list[HTTPRouteHandler]:
-    """/schema-registry of a node whose schemas are kept elsewhere: it says where."""
+    """/schema-registry of a node with an external registry, which the answer (501) names."""
 
     @route(
         [REGISTRY, REGISTRY + "/{rest:path}"],
@@ -103,13 +103,9 @@ def registry_routes(add: Add, registry: SchemaRegistry) -> list[HTTPRouteHandler
             answering=_told_text,
             media_type=JSON,
         ),
-        by_id(
-            "GET /versions", registry.versions_with, "The subjects and versions that are a schema"
-        ),
-        by_id(
-            "GET /subjects", registry.subjects_with, "The subjects that have a schema as a version"
-        ),
-        add("GET /schemas/types", types, "The languages of schemas", needs_metadata=False),
+        by_id("GET /versions", registry.versions_with, "The subjects and versions with a schema"),
+        by_id("GET /subjects", registry.subjects_with, "The subjects with a schema"),
+        add("GET /schemas/types", types, "The kinds of schemas", needs_metadata=False),
         *(
             add(
                 f"GET /mode{each}",
@@ -124,7 +120,7 @@ def registry_routes(add: Add, registry: SchemaRegistry) -> list[HTTPRouteHandler
         compared(
             "POST /{version:str}",
             registry.compatibility,
-            "Whether a schema agrees with one version",
+            "Whether a schema is compatible with one version",
         ),
         add("GET /config", level, "The compatibility level of subjects without one"),
         add("GET /config/{subject:str}", registry.level, "The compatibility level of a subject"),
@@ -135,12 +131,12 @@ def registry_routes(add: Add, registry: SchemaRegistry) -> list[HTTPRouteHandler
             "Set the compatibility level of a subject",
             takes=Level,
         ),
-        add("DELETE /config/{subject:str}", registry.drop_level, "Take a subject's level back"),
+        add("DELETE /config/{subject:str}", registry.drop_level, "Remove a subject's own level"),
     ]
 
 
 async def _told(asked: Awaitable[Any], *, is_text: bool = False) -> Answer:
-    """The answer, or the error with its number."""
+    """The answer, or the error in Confluent's format."""
     try:
         value = await asked
     except RegistryError as error:

@@ -1,4 +1,4 @@
-"""Routes made of the coroutines that they call, whose parameters say what a request holds."""
+"""Creates a route from the coroutine that it calls: the parameters define the request."""
 
 import inspect
 import re
@@ -24,11 +24,11 @@ from hermes_actors.management.http.openapi import TYPED
 SUBSCRIPTION = "/topics/{topic:str}/subscriptions/{name:str}"
 
 Add = Callable[..., HTTPRouteHandler]
-"""`route` with its gate."""
+"""`route`, with its first argument given."""
 JsonObject = Mapping[str, Any]
 _BY_NAME = inspect.Parameter.KEYWORD_ONLY
 Answering = Callable[[Awaitable[Any]], Awaitable[Answer]]
-"""Awaits what was called, and makes an answer of what that returns or raises."""
+"""Awaits the call, and makes an answer from its result or error."""
 
 
 def _text(body: bytes) -> str:
@@ -44,7 +44,7 @@ _BODIES: dict[str, Callable[[bytes], Any]] = {
     "state": json_value,
     "schema": _text,
 }
-"""The parameters that are given the request's body, and how it is read for them."""
+"""The names of parameters for the request's body, and how it is decoded."""
 
 
 def route(
@@ -64,18 +64,21 @@ def route(
     gives: Any = None,
     media_type: str = answers.JSON,
 ) -> HTTPRouteHandler:
-    """The handler of `where`, a verb and a path `below` another: it awaits `call` in trio.
+    """The handler of `where`, a verb and a path, which is `below` another path. It awaits `call` in
+    trio.
 
-    `call` is given who calls, if its first parameter is a Caller; what stands in the path, in that
-    order; the body, if it has a parameter of `_BODIES`, {} for none where that has a default; and
-    all its other parameters from the query, by their names in camel case, if it `has_query`. What
-    it returns is the answer as JSON with `status`; None is one without a body, and an answer is
-    itself one.
+    The arguments of `call`: the caller, if its first parameter is a Caller; the path's parameters,
+    in order; the body, if a parameter's name is in `_BODIES` ({} if the body is empty and the
+    parameter has a default); and all other parameters from the query, by their names in camel case,
+    if it `has_query`. Its result becomes the answer, as JSON with `status`; None has no body, and
+    an Answer is returned as it is. `answering` replaces this.
 
-    OpenAPI's `summary` is by default the first sentence of what `call` says of itself. What
-    `is_for_guests` may be asked without credentials; what `needs_metadata` is refused until
-    they have been read. OpenAPI describes that the route `takes` and `gives` values of these types
-    (None: what `call` returns) as `media_type`, and that its status may be `or_status` too.
+    `is_for_guests`: credentials are not required. `needs_metadata`: refused until they have been
+    read.
+
+    For OpenAPI only: `summary`, by default the first sentence of the docstring of `call`; `takes`
+    and `gives`, the types of the bodies (`gives` None: the return type of `call`); `media_type`;
+    and `or_status`, a second possible status.
     """
     verb, _, path = where.partition(" ")
     path = below + path
@@ -110,7 +113,7 @@ def route(
         for each, kind in in_path
     ]
     in_query = [each for each in others if each is not body and has_query]
-    # Called as in the query: by this name the framework says what is wrong with one.
+    # In camel case as in the query, because the framework's errors use these names.
     names = {_camel(each.name): each.name for each in in_query}
     parameters += [
         each.replace(name=_camel(each.name), kind=_BY_NAME, annotation=_in_query(each))
@@ -147,7 +150,7 @@ def route(
 def _signed(
     function: Callable[..., Awaitable[Any]], parameters: list[inspect.Parameter], returned: Any
 ) -> Callable[..., Awaitable[Any]]:
-    """The function with a signature: Litestar gives what it asks for, and describes it."""
+    """Give the function a signature, from which Litestar passes arguments and describes it."""
     signature = inspect.Signature(parameters, return_annotation=returned)
     function.__dict__["__signature__"] = signature
     function.__annotations__ = {each.name: each.annotation for each in parameters}
@@ -161,7 +164,7 @@ def _first_sentence(call: Callable[..., Any]) -> str:
 
 
 def _in_query(parameter: inspect.Parameter) -> Any:
-    """The type of a parameter that stands in the query."""
+    """The annotation of a parameter from the query."""
     if get_origin(parameter.annotation) is Annotated:
         return parameter.annotation
     return Annotated[parameter.annotation, QueryParameter()]

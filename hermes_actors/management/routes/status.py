@@ -1,4 +1,4 @@
-"""The routes of how nodes, topics and subscriptions fare: one by one, at a glance, for probes."""
+"""The routes of status: overviews, health, unhealthy subscriptions, probes and Prometheus."""
 
 from collections.abc import Awaitable, Sequence
 from typing import Annotated, Any
@@ -40,19 +40,19 @@ def overview_routes(add: Add, parts: Administration) -> list[HTTPRouteHandler]:
     async def rows(
         topic_name: _Text = None, unhealthy: bool = False, sort: str = "name", limit: _Limit = None
     ) -> dict[str, Any]:
-        """How all subscriptions fare, a row for each."""
+        """The state of all subscriptions, one row each."""
         wanted = OverviewQuery(topics=[topic_name] if topic_name else (), is_unhealthy=unhealthy)
         return await overview.rows(wanted, _known(sort), limit)
 
     async def topics(sort: str = "name", limit: _Limit = None) -> dict[str, Any]:
-        """How all topics fare, a row for each."""
+        """The state of all topics, one row each."""
         return await overview.topics(_known(sort), limit)
 
     return [
         add("GET /status/subscriptions", rows),
         add("GET /status/topics", topics),
         add("GET /stats", overview.stats),
-        # Nodes are wanted most while the metadata cannot be read.
+        # Operators need these most while the metadata cannot be read.
         add("GET /status/nodes", parts.statuses.nodes, needs_metadata=False),
         add(
             "GET /status/health",
@@ -85,7 +85,7 @@ def probe_routes(node_health: NodeHealth, metrics: Sequence[Metrics]) -> list[HT
 
 
 def unhealthy_route(gate: Gate, overview: Overview) -> HTTPRouteHandler:
-    """/unhealthy, whose answer's form is that of its Accept."""
+    """/unhealthy, as JSON or text, depending on the Accept header."""
 
     @get(
         "/unhealthy",

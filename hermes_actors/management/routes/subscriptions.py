@@ -1,4 +1,4 @@
-"""The routes of subscriptions: what they are, how each fares, and what it has not delivered."""
+"""The routes of subscriptions: their settings, state, offsets, and dead letters."""
 
 from collections.abc import Awaitable
 from functools import partial
@@ -45,22 +45,22 @@ def subscription_routes(add: Add, parts: Administration) -> list[HTTPRouteHandle
 
 
 def delivery_routes(add: Add, parts: Administration) -> list[HTTPRouteHandler]:
-    """How a subscription fares, where it stands in its topic, and how it is moved."""
+    """A subscription's metrics and health, its lag, and retransmission."""
     at = partial(add, below=SUBSCRIPTION)
     statuses, standings, moves = parts.statuses, parts.standings, parts.retransmissions
 
     async def why(topic: str, name: str) -> dict[str, Any]:
-        """For each node why it does not deliver, or that it does."""
+        """For each node: does it deliver, and if not, why."""
         return {**await statuses.why(topic, name), **statuses.dead_letters(topic, name)}
 
     async def move(
         caller: Caller, topic: str, name: str, body: JsonObject, dry_run: _DryRun = False
     ) -> dict[str, Any]:
-        """Go on at a time, at offsets, at the start or at the end."""
+        """Move a subscription to a time, to offsets, to the start or to the end."""
         return await moves.move(caller, topic, name, body, dry_run)
 
     async def lag(topic: str, name: str) -> dict[str, Any]:
-        """Position, end and lag of each partition in each datacentre."""
+        """The position, end and lag of each partition in each datacentre."""
         return {**await standings.lag(topic, name), **statuses.dead_letters(topic, name)}
 
     return [
@@ -76,7 +76,7 @@ def delivery_routes(add: Add, parts: Administration) -> list[HTTPRouteHandler]:
 
 
 def dead_letter_routes(add: Add, parts: Administration) -> list[HTTPRouteHandler]:
-    """Dead letters of one subscription, its re-drives and its undelivered messages."""
+    """A subscription's dead letters, re-drives and undelivered messages."""
     at = partial(add, below=SUBSCRIPTION)
     letters, redrives, undelivered = parts.dead_letters, parts.redrives, parts.undelivered
     redrive = partial(at, status=202, or_status=200, answering=_asked_for, takes=RedriveRequest)

@@ -1,1 +1,1 @@
-"""How nodes, topics and subscriptions fare."""
+"""The state and health of nodes, topics and subscriptions."""

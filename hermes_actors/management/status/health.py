@@ -1,4 +1,4 @@
-"""Whether this node can administer, and what an operator should know of it."""
+"""The health of this node as a management node, with warnings for operators."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -10,10 +10,11 @@ from hermes_actors.status.dependencies import ProbeAnswer
 
 
 class NodeHealth:
-    """`replicator`: the other node that copies this datacentre's metadata; "" for none to watch.
+    """The health of one node.
 
-    `notices` are what an operator should know of the node beside its metadata, `probe` answers
-    Kubernetes' probes of the whole node.
+    `replicator`: the node that copies metadata changes of other datacentres to this one, if it is
+    another node; else an empty string. `notices` returns further warnings about this node. `probe`
+    answers Kubernetes' probes of the whole node.
     """
 
     def __init__(
@@ -31,17 +32,14 @@ class NodeHealth:
         self.probe = probe
 
     def require_readable(self) -> None:
-        """Raises Unavailable until the catalog shows a whole state; what is missing before then is
-        not known to be absent.
-        """
+        """Raises Unavailable until the catalog is complete: before, a missing object may exist."""
         if not self._metadata.is_readable:
             raise Unavailable(f"The metadata is not there yet: {self._metadata.health.reason}")
 
     async def shown(self) -> dict[str, Any]:
-        """Whether the node can administer.
+        """The health of this node: UP, with `notices` (warnings for operators) if there are any.
 
-        `notices` are what an operator should know. Raises Unavailable while the metadata does not
-        follow its log.
+        Raises Unavailable while the metadata is not current.
         """
         health = self._metadata.health
         if not health.is_current:
@@ -50,7 +48,7 @@ class NodeHealth:
         if self._replicator and not self._statuses.may_be_there(self._replicator):
             notices.append(
                 f"metadata.replicator: node '{self._replicator}' of {self._metadata.dc} is not "
-                "there, so what changes in other datacentres does not come here; start it, or name "
+                "there, so changes made in other datacentres do not arrive here; start it, or name "
                 f"another one in the configuration of every node of {self._metadata.dc}"
             )
         return {"status": "UP", "notices": notices} if notices else {"status": "UP"}

@@ -1,4 +1,4 @@
-"""All topics and subscriptions at a glance, and those that are not well; changes nothing."""
+"""Overviews of topics and subscriptions, one row each, and the list of unhealthy subscriptions."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -43,7 +43,7 @@ _NO_SUBSCRIPTIONS = {
 
 
 class OverviewQuery(Struct, frozen=True, kw_only=True):
-    """Which subscriptions are asked for; what is empty or None leaves all."""
+    """The criteria for subscriptions. Empty or None means all."""
 
     topics: Sequence[str] = ()
     names: Sequence[str] = ()
@@ -53,7 +53,7 @@ class OverviewQuery(Struct, frozen=True, kw_only=True):
     leaves_out_unimportant: bool = False
 
     def takes(self, live: LiveSubscription) -> bool:
-        """True for a subscription that is asked for, however it fares."""
+        """True if the subscription fulfils the criteria. `is_unhealthy` is not checked here."""
         wire = live.subscription
         return (
             (not self.topics or str(live.name.topic) in self.topics)
@@ -76,22 +76,22 @@ class Overview:
     async def rows(
         self, wanted: OverviewQuery, sort: str = "name", limit: int | None = None
     ) -> dict[str, Any]:
-        """How each that is wanted fares, sorted by one of SORTS, then by name, the first `limit` of
-        them; and of which datacentres nothing is known.
+        """The rows of the subscriptions that fulfil the criteria, and the datacentres with a known
+        status. Sorted by one of SORTS, then by name; at most `limit` rows.
         """
         rows = await self._rows(wanted)
         rows.sort(key=_SORTS[sort])
         return {"subscriptions": rows[:limit], "datacenters": self._statuses.datacenters()}
 
     async def topics(self, sort: str = "name", limit: int | None = None) -> dict[str, Any]:
-        """How each topic fares, with what its subscriptions have in sum (of those whose lag is
-        known), sorted by one of SORTS, then by name, the first `limit` of them.
+        """The rows of all topics, with sums over their subscriptions (an unknown lag counts as 0).
+        Sorted by one of SORTS, then by name; at most `limit` rows.
         """
         rows: dict[str, dict[str, Any]] = {}
         async for name in each_in_turns(sorted(self._metadata.catalog.topics)):
             rows[name] = self._statuses.topic_summary(name) | _NO_SUBSCRIPTIONS
         for each in await self._rows(OverviewQuery()):
-            # It may have come meanwhile.
+            # The topic may be new.
             if (row := rows.get(each["topicName"])) is not None:
                 row["deliveryRate"] = round(row["deliveryRate"] + each["rate"], 3)
                 row["lag"] += max(0, each["lag"])
@@ -102,11 +102,11 @@ class Overview:
         return {"topics": listed, "datacenters": self._statuses.datacenters()}
 
     async def _rows(self, wanted: OverviewQuery) -> list[dict[str, Any]]:
-        """The rows of all that are wanted, by name."""
+        """The rows of the subscriptions that fulfil the criteria, sorted by name."""
         catalog = self._metadata.catalog
         rows: list[dict[str, Any]] = []
         async for name in each_in_turns(sorted(catalog.subscriptions)):
-            # It may have gone meanwhile.
+            # It may have been removed meanwhile.
             live = catalog.subscriptions.get(name)
             if live is None or not wanted.takes(live):
                 continue
@@ -116,12 +116,12 @@ class Overview:
         return rows
 
     async def unhealthy(self, wanted: OverviewQuery) -> list[dict[str, Any]]:
-        """Return the subscriptions with problems, as Hermes shows them."""
+        """The subscriptions that fulfil the criteria, in Hermes' format."""
         shown = ("name", "topicName", "severity", "problems")
         return [{field: row[field] for field in shown} for row in await self._rows(wanted)]
 
     async def stats(self) -> dict[str, Any]:
-        """How many topics and subscriptions there are, by kind."""
+        """The numbers of topics and subscriptions, by kind."""
         topics = [each.topic for each in self._metadata.catalog.topics.values()]
         subscriptions = [
             each.subscription for each in self._metadata.catalog.subscriptions.values()

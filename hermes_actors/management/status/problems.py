@@ -1,4 +1,4 @@
-"""Whether a subscription is healthy, and its problems under Hermes' codes. Pure."""
+"""The health of a subscription, and its problems with Hermes' codes. Pure."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -12,7 +12,7 @@ from hermes_actors.status.sums import ConsumingNode, SubscriptionSum
 
 _LAG_MAX_S = 600
 _RATE_MIN = 2_000
-"""In thousandths a second: below this a share of failures says nothing."""
+"""In thousandths of a message per second. Below this rate, shares of failures are not judged."""
 
 _NAMED_MAX = 3
 
@@ -22,13 +22,11 @@ _CODES = {
     "timeout": "TIMING_OUT",
     "idle": "TIMING_OUT",
 }
-"""By the class of the last failure's status, or what it ended with in place of an answer."""
+"""Hermes' codes by the first digit of the failure's status, or its kind if there was no answer."""
 
 
 class SubscriptionHealth(Struct, frozen=True):
-    """HEALTHY, UNHEALTHY with its problems, each a code of Hermes' and a description, or NO_DATA
-    where nobody can tell.
-    """
+    """HEALTHY, UNHEALTHY or NO_DATA. Each problem has one of Hermes' codes and a description."""
 
     status: str
     problems: Sequence[dict[str, Any]] = ()
@@ -41,13 +39,14 @@ def health_of(
     topic_rate: int,
     missing: Mapping[str, str],
 ) -> SubscriptionHealth:
-    """Judge a subscription by what all datacentres tell of it.
+    """Judge a subscription by its status in all datacentres.
 
-    `topic_rate` is what is published, in thousandths of a message a second; `missing` says of
-    datacentres where no node is to have it why not. What somebody has suspended is healthy until
-    messages wait, what the broker has suspended is not. Any problem outweighs what is not known;
-    without one, a datacentre that cannot be read, and a subscription that nobody tells of, is
-    NO_DATA.
+    `topic_rate`: the rate of publishing, in thousandths of a message per second. `missing`: the
+    reason for each datacentre where no node can own it.
+
+    A subscription that a person has suspended is healthy until messages wait; one that the broker
+    has suspended is unhealthy. With any problem it is UNHEALTHY. Otherwise it is NO_DATA if a
+    datacentre's status is unknown, or if no node reports it.
     """
     problems: list[dict[str, Any]] = []
     if live.state is SubscriptionState.SUSPENDED:
@@ -74,11 +73,12 @@ def problems_of(
     topic_rate: int,
     subscription: Subscription,
 ) -> list[dict[str, Any]]:
-    """Hermes' indicators with its limits; shares are of the attempts, not of the successes.
+    """The problems by Hermes' indicators and limits; but failures are a share of all attempts, not
+    of the successes.
 
-    `topic_rate` is what is published, in thousandths of a message a second. Where none of them
-    speaks, a subscription that is stopped or whose endpoint takes nothing has a problem all the
-    same. Dead letters that nobody has settled are one more.
+    `topic_rate`: the rate of publishing, in thousandths of a message per second. Without such a
+    problem, nodes where the subscription is stopped or failing are the problem. Open dead letters
+    are a further problem.
     """
     failing = [place.status for place in where if place.status.last_failure]
     last = max(failing, key=lambda each: each.last_failure_at_ms, default=None)
@@ -93,7 +93,7 @@ def _open_letters(found: SubscriptionSum) -> list[dict[str, Any]]:
     said = [because(Code.LETTERS_OPEN, count=found.open_letters)]
     if found.last_undelivered is not None:
         said.append(because(Code.LETTER_CAUSE, detail=found.last_undelivered.reason))
-    # Hermes has no code for it; this is what its consoles know that is nearest.
+    # Hermes has no code for dead letters; this is the nearest one that its console knows.
     return [_problem("RECEIVING_MALFORMED_MESSAGES", *said)]
 
 
@@ -102,7 +102,7 @@ def _problem(code: str, *reasons: Reason, where: str = "") -> dict[str, Any]:
 
 
 def _by_state(where: Sequence[ConsumingNode]) -> list[dict[str, Any]]:
-    """A problem for each kind of trouble, with the nodes that have it."""
+    """A problem for each cause, with the nodes that have it."""
     alike: dict[tuple[str, ...], list[ConsumingNode]] = {}
     for place in where:
         if place.state in ("STOPPED", "FAILING"):
@@ -116,14 +116,14 @@ def _by_state(where: Sequence[ConsumingNode]) -> list[dict[str, Any]]:
 
 
 def _on(places: Sequence[ConsumingNode]) -> str:
-    """The nodes, each with its datacentre; of many the first ones."""
+    """The nodes with their datacentres, at most _NAMED_MAX by name."""
     names = [f"{place.view.header.dc} {place.view.header.node}" for place in places]
     more = len(names) - _NAMED_MAX
     return ", ".join(names[:_NAMED_MAX]) + (f" and {more} more" if more > 0 else "")
 
 
 def _code(state: str, kind: str) -> str:
-    """The code of Hermes' that says most nearly the same."""
+    """The nearest of Hermes' codes."""
     if state == "STOPPED":
         return "LAGGING"
     return _CODES.get(kind[:1] if kind.isdecimal() else kind, "UNREACHABLE")

@@ -1,4 +1,4 @@
-"""How nodes, topics and subscriptions fare, from the nodes' status records; changes nothing."""
+"""The state of nodes, topics and subscriptions, from the nodes' status records."""
 
 from typing import Any
 
@@ -28,7 +28,7 @@ from hermes_actors.status.sums import (
 )
 
 UNAVAILABLE = "unavailable"
-"""The rate that is shown while no datacentre's status can be read."""
+"""Shown in place of a rate while no datacentre's status is known."""
 
 _WORST_FIRST = ("STOPPED", "FAILING", "UNKNOWN", "DELIVERING", "IDLE")
 _MAY_BE_WORSE = ("DELIVERING", "IDLE", "ACTIVE", "PENDING")
@@ -37,9 +37,9 @@ _LEVELS = ("FULL", "ADAPTING", "SLOW", "HEARTBEAT")
 
 
 class Statuses:
-    """The state of the cluster by the status records. All methods are trio coroutines.
+    """The state of the cluster, from the status records.
 
-    Without `fold` (a node that follows no status) nothing is known and everything is empty.
+    Without `fold` (this node follows no status records) everything is unknown and empty.
     """
 
     def __init__(
@@ -59,10 +59,8 @@ class Statuses:
     # Nodes and datacentres.
 
     async def nodes(self) -> dict[str, Any]:
-        """All nodes of all datacentres, and how they fare.
-
-        Also which datacentres' status is known, how many different subscriptions are ill, and
-        notices of who runs what.
+        """All nodes of all datacentres with their state. Also the datacentres with a known status,
+        the numbers of stopped and failing subscriptions, and notices about ownership.
         """
         now_s = self._clock.monotonic_s()
         found = ill(self._fold, now_s)
@@ -75,11 +73,11 @@ class Statuses:
         }
 
     def datacenters(self) -> list[dict[str, Any]]:
-        """Of which datacentres the status is known, and why not of the others."""
+        """All datacentres: is their status known, and if not, why."""
         return [self._datacenter(dc) for dc in self._fold.readings]
 
     def may_be_there(self, node: str) -> bool:
-        """False when a node of this datacentre has certainly not been heard of lately."""
+        """False if this datacentre's status is known and the node is not running. Else True."""
         dc, now_s = self._metadata.dc, self._clock.monotonic_s()
         reading = self._fold.readings.get(dc)
         if reading is None or reading.trouble or now_s - reading.since_s < GONE_AFTER_S:
@@ -97,7 +95,7 @@ class Statuses:
         return {"datacenter": dc, "isKnown": False, "reason": sentence(trouble)}
 
     def _trouble(self, dc: str) -> Reason | None:
-        """Why the datacentre's status is not known; None when it is."""
+        """Why the datacentre's status is not known; None if it is known."""
         reading = self._fold.readings.get(dc)
         if reading is None:
             return because(Code.NOT_FOLLOWED)
@@ -141,9 +139,9 @@ class Statuses:
     # Topics.
 
     async def topic_metrics(self, topic: str) -> dict[str, Any]:
-        """A topic's metrics as Hermes shows them. One that does not exist has zeros.
+        """A topic's metrics in Hermes' format; zeros if it does not exist.
 
-        Beyond Hermes: the latency of its publishes, and the datacentres that this is known of.
+        Not in Hermes: the latency of publishing, and `datacenters`.
         """
         now_s = self._clock.monotonic_s()
         found = topic_sum(self._fold, topic, now_s)
@@ -162,7 +160,7 @@ class Statuses:
         }
 
     def topic_summary(self, topic: str) -> dict[str, Any]:
-        """How a topic is published to over all datacentres, in one row; rates a second."""
+        """The rates of publishing to a topic in all datacentres, per second, as one row."""
         found = topic_sum(self._fold, topic, self._clock.monotonic_s())
         rates = found.rates
         return {
@@ -177,9 +175,9 @@ class Statuses:
     # Subscriptions.
 
     async def subscription_metrics(self, topic: str, name: str) -> dict[str, Any]:
-        """A subscription's metrics as Hermes shows them. Raises Refused.
+        """A subscription's metrics in Hermes' format. Raises Refused.
 
-        Beyond Hermes: the latency of its pushes, and the datacentres that this is known of.
+        Not in Hermes: the latency of pushes, and `datacenters`.
         """
         found = self._sum(topic, name)
         rates, is_known = found.rates, found.is_known
@@ -195,12 +193,12 @@ class Statuses:
         }
 
     async def subscription_counters(self, topic: str, name: str) -> dict[str, Any]:
-        """A subscription's counters only. Raises Refused."""
+        """A subscription's counters. Raises Refused."""
         return _counters(self._sum(topic, name))
 
     def last_undelivered(self, name: str) -> tuple[str, LastUndelivered] | None:
-        """The message of `group.topic$subscription` that was given up last, and in which
-        datacentre, as far as the consumers that are there have told.
+        """The datacentre and the last undelivered message of `group.topic$subscription`, from the
+        status of its consumers. None if they report none.
         """
         found = [
             (place.view.header.dc, place.status.last_undelivered)
@@ -210,7 +208,7 @@ class Statuses:
         return max(found, key=lambda each: (each[1].at_ms, each[0]), default=None)
 
     def dead_letters(self, topic: str, name: str) -> dict[str, Any]:
-        """How many dead letters are open as far as consumers tell, and the cause of the newest.
+        """The number of open dead letters that consumers report, and the newest with its reason.
 
         Raises Refused.
         """
@@ -230,7 +228,7 @@ class Statuses:
         return {"status": row["health"], "problems": row["problems"]}
 
     async def why(self, topic: str, name: str) -> dict[str, Any]:
-        """For each datacentre and node, why the subscription is not delivered, or that it is.
+        """For each datacentre and node: is the subscription delivered there, and if not, why.
 
         Raises Refused.
         """
@@ -264,7 +262,7 @@ class Statuses:
         return self._placements.takeover(header.dc, str(live.name), header.node)
 
     def _reasons(self, dc: str, live: LiveSubscription) -> tuple[Reason, ...]:
-        """Why no node of the datacentre tells of the subscription."""
+        """Why no node of the datacentre reports the subscription."""
         if (trouble := self._trouble(dc)) is not None:
             return (trouble,)
         if missing := self._placements.missing(dc, str(live.name)):
@@ -279,7 +277,7 @@ class Statuses:
         return (because(Code.NOBODY_RUNS, dc=dc, nodes=nodes),)
 
     def summary(self, live: LiveSubscription) -> dict[str, Any]:
-        """How a subscription fares over all datacentres, in one row."""
+        """The state of a subscription in all datacentres, as one row."""
         now_s, name = self._clock.monotonic_s(), str(live.name)
         found, here = subscription_sum(self._fold, name, now_s), places(self._fold, name, now_s)
         missing = {}
@@ -323,7 +321,7 @@ class Statuses:
     def _condition(
         self, live: LiveSubscription, here: list[ConsumingNode], missing: dict[str, str]
     ) -> tuple[str, tuple[Reason, ...]]:
-        """The worst of its nodes' states, or that of the subscription where no node tells."""
+        """The worst state of its nodes, or its own state if no node reports it; with reasons."""
         if live.state is SubscriptionState.SUSPENDED:
             return "SUSPENDED", (suspended(live.suspension),)
         if missing:

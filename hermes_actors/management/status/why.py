@@ -1,4 +1,4 @@
-"""What management answers of one node that consumes a subscription. Pure."""
+"""The JSON of one node that consumes a subscription: state, reasons, figures and hints. Pure."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -13,18 +13,18 @@ from hermes_actors.status.sums import ConsumingNode
 
 _NEW_OWNER_S = 3_600.0
 _NO_HTTP2 = ("malformed", "connect")
-"""How a push ends where the endpoint does not speak HTTP/2."""
+"""The kinds of failure of a push to an endpoint without HTTP/2."""
 
 
 def explained(reasons: tuple[Reason, ...]) -> dict[str, Any]:
-    """Reasons as they are answered, for programs and in one line for people."""
+    """Reasons as JSON fields: `reason` in one line for people, `reasons` for programs."""
     return {"reason": sentences(reasons), "reasons": as_json(reasons)}
 
 
 def node_shown(
     place: ConsumingNode, live: LiveSubscription, takeover: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """The node's state, the reasons, its figures, and `details` beside the reasons."""
+    """The node's JSON object: state, reasons, details and figures."""
     status = place.status
     shown = {
         "node": place.view.header.node,
@@ -65,7 +65,7 @@ def node_shown(
 def details(
     place: ConsumingNode, live: LiveSubscription, takeover: Mapping[str, Any]
 ) -> Iterator[Reason]:
-    """What else is known of the node, and what to try where it fails."""
+    """Yield further facts about the node, and hints if it fails."""
     status, told = place.status, {each.code for each in place.reasons}
     rate_max, rate = _rate_max(live), status.rate_now
     if status.level == "FULL" and rate_max is not None and rate < 0.995 * rate_max:
@@ -97,13 +97,13 @@ def details(
 
 
 def camel(name: str) -> str:
-    """A field's name as management writes it."""
+    """The name of a field in JSON: snake_case becomes camelCase."""
     first, *rest = name.split("_")
     return first + "".join(map(str.capitalize, rest))
 
 
 def latency_shown(latency_ms: tuple[float, float] | None) -> dict[str, Any]:
-    """p50 and p99 of the last minute; nothing where there was nothing."""
+    """The p50 and p99 latency of the last minute. Empty without data."""
     if latency_ms is None:
         return {}
     p50_ms, p99_ms = latency_ms
@@ -119,6 +119,6 @@ def _hint(failure: str, live: LiveSubscription) -> Iterator[Reason]:
 
 
 def _rate_max(live: LiveSubscription) -> int | None:
-    """What all nodes of a datacentre together may push in a second; None without a limit."""
+    """The maximum pushes per second of all nodes in a datacentre together; None if unlimited."""
     policy = live.subscription.subscription_policy
     return policy.rate if isinstance(policy, SerialPolicy) else policy.message_rate
