@@ -279,10 +279,8 @@ def from_record(record: StoredRecord) -> Message:
             return message
     if record.is_tombstone:
         propagated += _tombstone_headers(record.key)
-    if message_id and not (message_id.isprintable() and len(message_id) <= ID_CHARACTERS_MAX):
-        message_id = None
     return Message(
-        id=message_id or record.place,
+        id=_id(message_id, record),
         body=record.value,
         published_at_ms=record.timestamp_ms,
         key=record.key,
@@ -296,6 +294,13 @@ def from_record(record: StoredRecord) -> Message:
         tracestate=tracestate or "",
         is_tombstone=record.is_tombstone,
     )
+
+
+def _id(text: str | None, record: StoredRecord) -> str:
+    """The id that a record names, if a header can carry it; else the record's place."""
+    if text and len(text) <= ID_CHARACTERS_MAX and text.isprintable():
+        return text
+    return record.place
 
 
 def _tombstone_headers(key: bytes | None) -> Headers:
@@ -367,7 +372,7 @@ def _unwrap(record: StoredRecord, propagated: Headers, attributes: Headers) -> M
         )
     timestamp = metadata.get("timestamp")
     return Message(
-        id=str(metadata.get("id") or metadata.get("messageId") or record.place),
+        id=_id(str(metadata.get("id") or metadata.get("messageId") or ""), record),
         body=body,
         published_at_ms=timestamp if type(timestamp) is int else record.timestamp_ms,
         key=record.key,

@@ -140,6 +140,16 @@ def test_an_envelope_without_id_or_time_gets_what_a_foreign_record_gets(metadata
     assert from_record(stored(value)) == Message(PLACE, b"[1]", 77)
 
 
+@pytest.mark.parametrize("own_id", ["a" * 256, r"a\r\nX-Evil: 1"])
+def test_an_id_that_no_header_can_carry_is_ignored_in_an_envelope_and_in_a_header(
+    own_id: str,
+) -> None:
+    value = b'{"_w":true,"metadata":{"id":"%b"},"message":1}' % own_id.encode()
+    assert from_record(stored(value)).id == PLACE
+    header = own_id.encode().decode("unicode_escape").encode()
+    assert from_record(stored(b"1", ("id", header))).id == PLACE
+
+
 def test_record_headers_win_over_the_envelopes_own() -> None:
     value = b'{"_w":true,"metadata":{"id":"x","externalMetadata":{"A":"old"}},"message":1}'
     expected: Headers = (("A", "new"),)

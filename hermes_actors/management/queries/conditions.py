@@ -6,12 +6,19 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import msgspec
+
 from hermes_actors.errors import ErrorCode, Refused
 from hermes_actors.filters.failures import FilterInvalid, TooLong
 from hermes_actors.filters.loop_time import LoopTime
 from hermes_actors.filters.patterns import LOOP_SIZE_MAX, Pattern, is_for_loop
 
 Object = Mapping[str, Any]
+QUERY_BYTES_MAX = 8_192
+"""Maximum size of a query: its patterns are compiled on the loop, and each object is compared with
+all of it.
+"""
+_CPU_S_MAX = 2.0
 _Test = Callable[[Object, LoopTime], bool]
 _ValueTest = Callable[[Any, LoopTime], bool]
 
@@ -23,25 +30,32 @@ class _NoSuchField(Exception):
 class Query:
     """The conditions in `{"query": {…}}`, all of which an object must fulfil.
 
-    Raises Refused: FORMAT_ERROR if the query is malformed, OTHER if a bound is not a number.
-    `cpu_s`: the CPU clock that limits regular expressions.
+    Raises Refused: FORMAT_ERROR if the query is malformed or too large, OTHER if a bound is not a
+    number. `cpu_s`: the CPU clock that limits the query.
     """
 
     def __init__(self, body: Object, cpu_s: Callable[[], float]) -> None:
         self._cpu_s = cpu_s
+        self._used_s = 0.0
+        if (size := len(msgspec.json.encode(body))) > QUERY_BYTES_MAX:
+            raise _malformed(f"has {size} bytes; the most is {QUERY_BYTES_MAX}, so ask in parts")
         self._test = _all_of(_object(body.get("query"), "query"))
 
     def takes(self, found: Object) -> bool:
-        """True if the object fulfils the query. Raises Refused if a pattern takes too long."""
+        """True if the object fulfils the query. Raises Refused if that takes too long."""
+        time = LoopTime(self._cpu_s)
         try:
-            return self._test(found, LoopTime(self._cpu_s))
+            if self._used_s > _CPU_S_MAX:
+                raise TooLong
+            return self._test(found, time)
         except _NoSuchField:
             return False
         except TooLong as error:
-            raise Refused(
-                "query: a 'like' takes too long to match; use a simpler regular expression",
-                ErrorCode.FORMAT_ERROR,
+            raise _malformed(
+                "it takes too long; use fewer conditions or simpler regular expressions"
             ) from error
+        finally:
+            self._used_s += time.used_s()
 
 
 def _all_of(conditions: Object) -> _Test:

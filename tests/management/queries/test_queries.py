@@ -1,6 +1,11 @@
 """Queries and search over HTTP, as Hermes' scripts and its console ask them."""
 
+from itertools import count
+
 import pytest
+
+from hermes_actors.errors import Refused
+from hermes_actors.management.queries.conditions import Query
 
 
 @pytest.fixture
@@ -63,6 +68,8 @@ async def test_a_query_finds_the_topics_that_fulfil_its_conditions(shop, conditi
         ({"query": {"name": {"like": "("}}}, "name.like must be a regular expression"),
         ({"query": {"name": {"like": "a{1000}"}}}, "too large"),
         ({"query": {"or": {"name": "a"}}}, "or must be a list"),
+        ({"query": {"or": [{"name": {"like": f"(a|b)*{n}"}} for n in range(1_000)]}}, "8192"),
+        ({"query": {"name": {"in": ["a" * 100] * 1_000}}}, "8192"),
     ],
 )
 async def test_a_malformed_query_is_refused_with_its_field_and_reason(shop, body, problem):
@@ -82,6 +89,14 @@ async def test_a_pattern_that_backtracks_for_ever_is_refused(shop):
     answer = await shop.post("/query/topics", {"query": pattern})
     assert shop.refusal(answer) == (400, "FORMAT_ERROR")
     assert "takes too long" in shop.message(answer)
+
+
+def test_a_query_whose_comparisons_take_too_long_together_is_refused():
+    seconds = count()
+    query = Query({"query": {"name": "a"}}, lambda: next(seconds) * 0.1)
+    with pytest.raises(Refused, match="takes too long"):
+        for _ in range(100):
+            query.takes({"name": "b"})
 
 
 async def test_subscriptions_and_groups_are_queried_by_post_and_by_put(shop):
