@@ -63,7 +63,7 @@ enabled = true
         (JWT.replace('jwks_file = "jwks.json"', 'jwks_url = "https://h:99999/"'), "is not a URL"),
         (
             JWT.replace('jwks_file = "jwks.json"', 'jwks_url = "http://id.example.com/jwks"'),
-            "security.jwt.jwks_url: is http",
+            "security.jwt.jwks_url: with http",
         ),
         (JWT.replace('jwks_file = "jwks.json"', 'jwks_url = "http://127.0.0.1:9/jwks"'), None),
         ('[frontend.tls]\nclient_auth = "required"', "frontend.tls.client_auth: required needs"),

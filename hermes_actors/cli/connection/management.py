@@ -145,7 +145,7 @@ class ManagementClient:
             ) from error
         except httpx.HTTPError as error:
             raise CommandFailed(
-                f"the connection to {self._url} broke off: {_reason(error)}; {way_out}"
+                f"the connection to {self._url} broke off: {_reason(error).rstrip('.')}; {way_out}"
             ) from error
         except UnicodeEncodeError as error:
             raise UsageWrong(f"{error.object!r} cannot be sent: it is not UTF-8") from error
