@@ -83,7 +83,7 @@ async def test_a_kafka_that_is_set_wrong_and_one_that_is_stopped_are_told(
     await alter(servers, "_hermes.metadata", {"cleanup.policy": "compact"})
     code, found = doctor(tmp_path)
     (warning,) = [each for each in found if each["check"] == "start"]
-    assert "_hermes.metadata in Kafka of dc1 loses messages that are to be kept" in warning["seen"]
+    assert "_hermes.metadata in Kafka of dc1 deletes messages too early" in warning["seen"]
     assert "kafka-configs --alter" in warning["wayOut"]
     assert code == 0
     cluster.kill()

@@ -143,7 +143,7 @@ async def test_a_cluster_that_compacts_and_bounds_its_topics_does_neither_with_o
             await log.topics.describe("made-by-hand")
             await trio.sleep(1.1)
     (told,) = [record.getMessage() for record in caplog.records]
-    assert "topic made-by-hand in Kafka of dc1 loses messages" in told
+    assert "topic made-by-hand in Kafka of dc1 deletes messages too early" in told
     assert "--entity-name made-by-hand --add-config cleanup.policy=delete" in told
 
 
