@@ -205,7 +205,7 @@ DELIVERING = (
         "settle-before-letter-kept",
         "a message that is given up is settled before its dead letter is stored",
         ((KeptDeadLetters, "add", _settle_then_keep),),
-        seed=15,
+        seed=22,
     ),
     Mutant(
         "seek-ignored",
