@@ -52,7 +52,7 @@ _COMMANDS = {
             "administration.oauth_providers:app",
             "Create, list, show, update, delete providers of OAuth tokens.",
         ),
-        ("spool", "nodes.spool:app", "Show and empty what waits for a log."),
+        ("spool", "nodes.spool:app", "Show and drain the spool."),
         ("user", "nodes.users:app", "Hash passwords, check a users file."),
         ("config", "nodes.configuration:app", "Check and show a configuration."),
     )

@@ -102,7 +102,7 @@ class TopicReconciler:
                         await self.sweep()
                         self._sweep_at_s = trio.current_time() + self._sweep_interval_s
                 except (Unavailable, UnknownTopic) as error:
-                    # The next sweep does what is not done yet of these changes.
+                    # The next sweep makes the changes that are still missing.
                     self.trouble = str(error)
                     self._sweep_at_s = trio.current_time()
                     await trio.sleep(self._backoff.next_s())

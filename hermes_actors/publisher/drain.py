@@ -60,7 +60,7 @@ class Drain:
         return not reasons(self.dependencies())
 
     def dependencies(self) -> list[Dependency]:
-        """The node's dependencies, followed by the state of its own process."""
+        """The node's dependencies, and last whether the node itself is starting or stopping."""
         trouble = ""
         if not self.is_up:
             is_starting = self.phase is Phase.STARTING

@@ -28,7 +28,7 @@ ENVELOPES = {
 
 
 class Subscribers:
-    """Endpoints by name, and what came to each: id, time if it is told, body, and headers."""
+    """Endpoints by name, and the pushes that each received: id, time, body and headers."""
 
     def __init__(self) -> None:
         self.taken: dict[str, list[tuple[str, Any, bytes, dict[str, str]]]] = defaultdict(list)

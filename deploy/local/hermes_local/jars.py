@@ -127,7 +127,7 @@ def _failure_of(command: list[str], environment: Mapping[str, str]) -> str:
         return f"it did not end within {FETCH_TIMEOUT_S} s"
     if answer.returncode == 0:
         return ""
-    # Maven's errors first: on stderr Java prints warnings of its own.
+    # Show Maven's errors first, because Java's warnings are on stderr too.
     said = (answer.stdout + answer.stderr).replace("[ERROR]", "").splitlines()
     first = next(filter(None, map(str.strip, said)), "it said nothing")
     return f"exit code {answer.returncode}, {first[:300].rstrip('.')}"

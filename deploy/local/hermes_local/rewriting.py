@@ -1,8 +1,8 @@
 """Rewrites containers' configuration for plain processes: one loopback address per service, local
 paths.
 
-A process has no network and no file system of its own. So a service's name becomes the service's
-address, and a mounted path becomes the path of a copy.
+Unlike containers, processes share one network and file system. So a service's name becomes the
+service's address, and a mounted path becomes the path of a copy.
 """
 
 import ipaddress

@@ -81,7 +81,7 @@ def latency_of(metrics: Metrics, name: SubscriptionName) -> Timer:
 
 
 STATUSES_MAX = 30
-"""Maximum number of statuses of one subscription with a counter of their own."""
+"""Maximum number of status codes that are counted separately for one subscription."""
 
 
 class SubscriptionMeasures(Transitions):

@@ -1,5 +1,5 @@
-"""Commits for subscriptions that are not consumed now. Their offsets stay in the log, and a
-retransmission shows there at once, visible to the log's own tools. Also looks what waits for them.
+"""Commits for subscriptions that are not consumed now, so that their offsets stay in the log and a
+retransmission shows there at once, also to the log's own tools. Also measures their lag.
 """
 
 import logging
@@ -182,7 +182,7 @@ class Resting:
             place.commit_due_s = now_s + _TROUBLE_PAUSE_S if progress.awaited else due_s
 
     async def _look(self, place: _RestingSubscription) -> None:
-        """Find out what waits, and when the oldest of it was stored."""
+        """Look up how many messages are undelivered, and when the oldest was stored."""
         log, topic = self._log, place.log_topic
         settled: dict[int, int] = {}
         oldest: dict[int, tuple[int, int]] = {}

@@ -181,12 +181,12 @@ PUBLISHING = (
     ),
     Mutant(
         "replay-backwards",
-        "what waits in the spool is sent with the last message first",
+        "the spool is sent with the newest message first",
         ((Spool, "read", _read_backwards),),
     ),
     Mutant(
         "remote-backwards",
-        "what waits for another datacentre is sent there with the last message first",
+        "messages for another datacentre are sent there with the newest first",
         ((Hedge, "_start", _start_backwards),),
         seed=3,
         shape=_BURSTS,
