@@ -50,8 +50,8 @@ def require_spark(environment: Mapping[str, str] = os.environ) -> None:
     ]
     if missing:
         raise LaunchFailed(
-            f"the Spark jobs need {', '.join(missing)}; install the extra: "
-            "pip install 'hermes_actors[spark]' (in a checkout: make spark)"
+            f"the Spark jobs need {', '.join(missing)}; in a checkout run 'make spark', or "
+            "pip install '.[spark]'"
         )
     java_command(environment, owner="Spark")
 

@@ -15,7 +15,7 @@ def test_without_java_the_way_out_is_named(tmp_path, monkeypatch):
 
 def test_without_the_extra_the_way_out_is_named(monkeypatch):
     monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
-    with pytest.raises(LaunchFailed, match=r"need pyspark, .*pip install 'hermes_actors\[spark\]'"):
+    with pytest.raises(LaunchFailed, match=r"need pyspark, .*run 'make spark', or pip install"):
         session.require_spark()
 
 

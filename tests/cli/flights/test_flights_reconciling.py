@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-WAY_OUT = "install the extra: pip install 'hermes_actors[spark]' (in a checkout: make spark)"
+WAY_OUT = "in a checkout run 'make spark', or pip install '.[spark]'"
 
 
 @pytest.fixture
