@@ -87,8 +87,18 @@ check: $(STAMP) ## Check format, lint, types and layers, and run the fast tests
 	$(BIN)/python -m pytest -n auto -m "not kafka and not spark and not live and not slow and not soak"
 
 # pytest exits with 5 if a selection is empty, which is not a failure here.
+# The tests of the console's pages drive an installed browser.
+.PHONY: chromium
+chromium: ## Install Chromium for the console's tests, if this is Debian and you are root
+	@if command -v chromium >/dev/null; then :; \
+	elif [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+	    echo "make: installing Debian's chromium …"; \
+	    { apt-get -qq update && DEBIAN_FRONTEND=noninteractive apt-get -qq install --no-install-recommends chromium; } >/dev/null 2>&1 \
+	        || echo "make: chromium could not be installed: the console's browser tests are skipped"; \
+	else echo "make: there is no chromium: the console's browser tests are skipped"; fi
+
 .PHONY: test
-test: check $(SPARK_STAMP) ## Run check, and all other tests: real processes, slow ones, Kafka, Spark
+test: chromium check $(SPARK_STAMP) ## Run check, and all other tests: real processes, slow ones, Kafka, Spark
 	@# Three groups run concurrently. Tests with real processes mostly wait, so three files run at a time.
 	@# Spark tests share one session. Slow tests, mostly simulations in virtual time, have a low priority.
 	@# A failure stops no group. A test that ends its worker process (as a hang does at its time limit) does
@@ -118,7 +128,7 @@ lock: ## Resolve the dependencies again into requirements.lock
 	@if [ ! -x $(BIN)/python ]; then $(find_python); "$$found" -m venv .venv; fi
 	@if [ ! -x $(BIN)/uv ]; then $(BIN)/python -m pip install --quiet --disable-pip-version-check uv; fi
 	@$(BIN)/uv pip compile pyproject.toml --quiet --universal --python-version 3.11 --generate-hashes \
-	    --no-emit-index-url --no-header --no-annotate --extra dev --extra local --output-file requirements.lock
+	    --no-emit-index-url --no-header --no-annotate --extra dev --output-file requirements.lock
 	@# Further locks: for the image, for the build of its wheel, and for Spark.
 	@pins="$$(mktemp)"; trap 'rm -f "$$pins"' EXIT; \
 	sed -n 's/^\([a-zA-Z0-9._-]*==[^ ;]*\).*/\1/p' requirements.lock > "$$pins"; \
