@@ -91,7 +91,7 @@ def test_each_direct_dependency_says_why_it_is_there() -> None:
 
 
 def test_each_direct_dependency_is_in_the_lock() -> None:
-    for extra in ("", "dev", "local", "spark"):
+    for extra in ("", "dev", "spark"):
         lock = ROOT / ("spark/requirements.lock" if extra == "spark" else "requirements.lock")
         locked = set(re.findall(r"^([a-z0-9._-]+)==", lock.read_text(), re.MULTILINE))
         for requirement in dependencies()[extra]:
