@@ -11,6 +11,7 @@ from msgspec import Struct
 from hermes_actors.config import Config, FrontendConfig
 from hermes_actors.management.app import build_app
 from hermes_actors.node import Node, NodeEnvironment, open_node
+from hermes_actors.node.pulling import pull_app
 from hermes_actors.publisher.edges.asgi import AsgiServer
 from hermes_actors.publisher.edges.publishing import PagesEdge
 from hermes_actors.publisher.edges.server import FrontendServer, HttpServer
@@ -25,6 +26,7 @@ from hermes_actors.telemetry.metrics import Metrics, render_in_turns
 
 _HEADERS_MAX = 100
 _PATIENCE_S = 2.0
+_PULL_IDLE_S = 60.0
 _SAID_EACH_S = 60.0
 _logger = logging.getLogger(__name__)
 
@@ -63,6 +65,7 @@ async def serve_node(
         management, management_tls = await listeners.enter_async_context(
             _open_management(node, environment.clock, certificates)
         )
+        await listeners.enter_async_context(_open_pulling(node, environment.clock))
         if await _wait_prepared(node, stop, front.listen):
             await front.open()
         task_status.started(
@@ -187,6 +190,27 @@ async def _open_management(
             yield _urls(config.host, server)
         finally:
             # Closing the bridge ends open streams of messages, for which the server would wait.
+            bridge.close()
+            with trio.CancelScope(shield=True):
+                await guest.call(server.stop)
+
+
+@asynccontextmanager
+async def _open_pulling(node: Node, clock: Clock) -> AsyncIterator[None]:
+    """Hand out messages of pull subscriptions to other nodes during the block."""
+    if "consumers" not in node.config.roles:
+        yield
+        return
+    config = node.config.consumers.pull
+    async with open_bridge() as bridge:
+        listener = FrontendConfig(host=config.host, port=config.port, headers_max=_HEADERS_MAX)
+        app = pull_app(node, bridge)
+        server = AsgiServer(app, listener, clock, field="consumers.pull.port", idle_s=_PULL_IDLE_S)
+        await guest.call(server.start)
+        node.pull_url = config.url or _urls(config.host, server)[0]
+        try:
+            yield
+        finally:
             bridge.close()
             with trio.CancelScope(shield=True):
                 await guest.call(server.stop)

@@ -29,12 +29,13 @@ _NOBODY = Ownership()
 
 class Ownable(Struct, frozen=True):
     """A subscription that needs owners. `constraint` is the number of owners that an administrator
-    has set.
+    has set. `is_pulled`: clients need to ask one owner only.
     """
 
     partitions: int
     constraint: int | None = None
     is_suspended: bool = False
+    is_pulled: bool = False
 
 
 class Workload(Struct, frozen=True):
@@ -139,6 +140,7 @@ def _work(name: str, wanted: Ownable, weight: float, ownership: Ownership) -> Wo
         wanted.constraint,
         None if moved_ms is None else moved_ms / 1_000,
         wanted.is_suspended,
+        wanted.is_pulled,
     )
 
 

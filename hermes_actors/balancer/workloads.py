@@ -20,7 +20,7 @@ from hermes_actors.coordination.view import Coordination
 from hermes_actors.log.base import LogUnavailable
 from hermes_actors.metadata.catalog import GroupChanged
 from hermes_actors.metadata.registry import Metadata
-from hermes_actors.model.subscription import SubscriptionState
+from hermes_actors.model.subscription import DeliveryType, SubscriptionState
 from hermes_actors.runtime.backoff import backoff_s
 
 _ROUND_S = 10.0
@@ -134,6 +134,7 @@ def workload_of(
                 count,
                 None if asked is None else asked.consumers_number,
                 live.subscription.state is SubscriptionState.SUSPENDED,
+                live.subscription.delivery_type is DeliveryType.PULL,
             )
     has_run = any(metadata.dc in live.active_in for live in catalog.subscriptions.values())
     return Workload(wanted, drained(state, catalog.draining_in(metadata.dc)), has_run)

@@ -7,6 +7,7 @@ from hermes_actors.config.delivery import (
     EndpointsConfig,
     EndpointTlsConfig,
     ProxyConfig,
+    PullConfig,
     RecipientsConfig,
 )
 from hermes_actors.config.fallback import FallbackConfig, SpoolConfig
@@ -62,6 +63,7 @@ __all__ = [
     "PropagationConfig",
     "ProxyConfig",
     "PublishingAuthenticationConfig",
+    "PullConfig",
     "ReadinessConfig",
     "RecipientsConfig",
     "Role",

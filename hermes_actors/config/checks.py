@@ -35,6 +35,7 @@ def check(config: Config) -> None:
         ("management.port", config.management.port),
         ("management.tls.port", config.management.tls.port),
         ("status.port", config.status.port),
+        ("consumers.pull.port", consumers.pull.port),
     ):
         require(
             0 <= port <= 65_535,

@@ -6,7 +6,7 @@ import ipaddress
 import re
 from urllib.parse import urlsplit
 
-from hermes_actors.config.delivery import ProxyConfig
+from hermes_actors.config.delivery import ProxyConfig, PullConfig
 from hermes_actors.config.requiring import require
 from hermes_actors.config.tree import ConsumersConfig
 from hermes_actors.errors import ConfigError
@@ -40,6 +40,7 @@ def check_endpoints(consumers: ConsumersConfig) -> None:
         not resolver or _PLUGIN.fullmatch(resolver) is not None,
         f"consumers.recipients.resolver: '{resolver}' is not module:function",
     )
+    _check_pull(consumers.pull)
     _check_proxy(consumers.proxy)
     _check_senders(consumers.senders)
     require(
@@ -52,6 +53,19 @@ def check_endpoints(consumers: ConsumersConfig) -> None:
         f"consumers.connections_per_origin_max: {consumers.connections_per_origin_max} is above "
         f"consumers.connections_per_host_max ({consumers.connections_per_host_max}), which counts "
         "all subscriptions' together; lower the one or raise the other",
+    )
+
+
+def _check_pull(pull: PullConfig) -> None:
+    require(
+        bool(pull.url) or pull.host not in ("0.0.0.0", "::", ""),  # noqa: S104 -- not listened on
+        "consumers.pull.url: is needed, because consumers.pull.host is no address that other nodes "
+        "can connect to; write http://10.0.0.5:8071, or make host this node's own address",
+    )
+    url = urlsplit(pull.url)
+    require(
+        not pull.url or (url.scheme == "http" and bool(url.hostname)),
+        f"consumers.pull.url: '{pull.url}' is not http://host:port",
     )
 
 

@@ -59,6 +59,18 @@ class BalancerConfig(Struct, frozen=True, forbid_unknown_fields=True):
     cores: float = 0.0
 
 
+class PullConfig(Struct, frozen=True, forbid_unknown_fields=True):
+    """The listener by which a node hands messages of pull subscriptions to the management nodes of
+    its datacentre. Clients do not use it.
+
+    `port` 0 takes a free one. `url` is the address for other nodes; empty: host and port.
+    """
+
+    host: str = "127.0.0.1"
+    port: int = 0
+    url: str = ""
+
+
 class DeadLettersConfig(Struct, frozen=True, forbid_unknown_fields=True):
     """Dead letters. A group's letter topic is created with its first letter, with `partitions`
     partitions.

@@ -24,6 +24,8 @@ def ports(config: Config) -> Iterator[Port]:
         yield from _listener("frontend", config.frontend)
     else:
         yield Port("status.port", config.status.host, config.status.port)
+    if "consumers" in config.roles:
+        yield Port("consumers.pull.port", config.consumers.pull.host, config.consumers.pull.port)
     if "management" in config.roles:
         yield from _listener("management", config.management)
 

@@ -10,6 +10,7 @@ from hermes_actors.config.delivery import (
     EndpointsConfig,
     EndpointTlsConfig,
     ProxyConfig,
+    PullConfig,
     RecipientsConfig,
 )
 from hermes_actors.config.fallback import FallbackConfig, SpoolConfig
@@ -49,6 +50,7 @@ class ConsumersConfig(Struct, frozen=True, forbid_unknown_fields=True):
     senders: list[str] = field(default_factory=list)
     dead_letters: DeadLettersConfig = field(default_factory=DeadLettersConfig)
     recipients: RecipientsConfig = field(default_factory=RecipientsConfig)
+    pull: PullConfig = field(default_factory=PullConfig)
 
 
 CompatibilityName = typing.Literal[

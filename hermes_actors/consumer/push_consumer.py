@@ -22,6 +22,7 @@ from hermes_actors.consumer.delivery.parts import ConsumerParts
 from hermes_actors.consumer.delivery.pushing import recipients_of
 from hermes_actors.consumer.letters.redrive import Redriver
 from hermes_actors.consumer.offsets.progress import REFRESH_S, TopicProgress
+from hermes_actors.consumer.pulling.dispatch import PullDispatch
 from hermes_actors.consumer.reading.filters import Screening
 from hermes_actors.consumer.reading.intake import Intake
 from hermes_actors.consumer.recipients.signing import signer_of
@@ -42,6 +43,11 @@ from hermes_actors.status.record import SubscriptionFigures
 _logger = logging.getLogger(__name__)
 
 _COMMIT_TIMEOUT_S = 3.0
+_DISPATCHES: dict[DeliveryType, Callable[[LiveSubscription, Surroundings], Dispatching[Any]]] = {
+    DeliveryType.SERIAL: SerialDispatch,
+    DeliveryType.BATCH: BatchDispatch,
+    DeliveryType.PULL: PullDispatch,
+}
 
 
 class PushConsumer:
@@ -94,7 +100,7 @@ class PushConsumer:
         self._sought = Wakeup()
         self._is_stopping = False
         self._letters = KeptDeadLetters(live, log_topic, parts, owned.lease)
-        dispatch = BatchDispatch if is_batch else SerialDispatch
+        dispatch = _DISPATCHES[live.subscription.delivery_type]
         self._dispatch: Dispatching[Any] = dispatch(
             live,
             Surroundings(
@@ -173,6 +179,12 @@ class PushConsumer:
         """What was pushed since the consumer was made, and the rate allowed now."""
         dispatch = self._dispatch
         return Spent(dispatch.taken, dispatch.taken_bytes, dispatch.pace.allowed)
+
+    @property
+    def hand_out(self) -> PullDispatch | None:
+        """Where clients fetch and acknowledge its messages; None if they are pushed."""
+        dispatch = self._dispatch
+        return dispatch if isinstance(dispatch, PullDispatch) else None
 
     @property
     def _reasons(self) -> tuple[Reason, ...]:
@@ -354,6 +366,8 @@ class ConsumerFactory:
             return not_known
         try:
             signer_of(subscription)
+            if subscription.delivery_type is DeliveryType.PULL:
+                return ""
             if recipients_of(live, self._parts).is_by_message and is_avro:
                 return "endpoint: a {field} is filled from JSON; use contentType JSON"
         except Refused as error:

@@ -34,9 +34,11 @@ from hermes_actors.management.routes.status import overview_routes, probe_routes
 from hermes_actors.management.routes.subscriptions import (
     dead_letter_routes,
     delivery_routes,
+    pull_routes,
     subscription_routes,
 )
 from hermes_actors.runtime.bridge import BridgeClosed, TrioBridge
+from hermes_actors.runtime.disconnects import ClientGone
 from hermes_actors.telemetry.metrics import Metrics
 
 
@@ -74,6 +76,7 @@ def build_app(
         ),
         *subscription_routes(add, parts),
         *delivery_routes(add, parts),
+        *pull_routes(add, parts),
         *dead_letter_routes(add, parts),
         *message_routes(add, parts),
         *query_routes(add, parts),
@@ -112,6 +115,7 @@ def _litestar(
             HermesError: on_hermes_error,
             HTTPException: on_http_error,
             BridgeClosed: on_stop,
+            ClientGone: on_stop,
             Exception: on_fault,
         },
     )

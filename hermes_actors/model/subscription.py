@@ -20,10 +20,11 @@ class SubscriptionState(StrEnum):
 
 
 class DeliveryType(StrEnum):
-    """One message per request, or batches."""
+    """One message per request, batches, or messages that clients fetch and acknowledge."""
 
     SERIAL = "SERIAL"
     BATCH = "BATCH"
+    PULL = "PULL"
 
 
 class DeliveryMode(StrEnum):
@@ -63,12 +64,16 @@ class Tombstones(StrEnum):
 
 
 class SerialPolicy(Struct, frozen=True, rename="camel", kw_only=True):
-    """How messages are pushed one by one. `rate` is in messages a second, for each datacentre.
+    """How messages are pushed one by one, or pulled. `rate` is in messages a second, for each
+    datacentre.
 
     `message_ttl` is in seconds, other fields without a unit in their names in milliseconds; the
     names are fixed by the wire format. Fields from `ordered` on are not in Hermes. `retry_on` and
     `discard_on` are HTTP statuses that are always retried, or always given up, whatever the other
     rules say.
+
+    Pulled messages have no rate and no time-outs of requests. Instead a client has
+    `ack_deadline_seconds` to acknowledge a message.
     """
 
     rate: int = 400
@@ -86,6 +91,7 @@ class SerialPolicy(Struct, frozen=True, rename="camel", kw_only=True):
     attempts_max: int | None = None
     retry_on: list[int] = field(default_factory=list)
     discard_on: list[int] = field(default_factory=list)
+    ack_deadline_seconds: int = 30
 
 
 class BatchPolicy(Struct, frozen=True, rename="camel", kw_only=True):
@@ -220,7 +226,14 @@ class Subscription(Struct, frozen=True, rename="camel", kw_only=True):
 
 
 BEYOND_HERMES: dict[type[Struct], tuple[str, ...]] = {
-    SerialPolicy: ("ordered", "ttl_from", "attempts_max", "retry_on", "discard_on"),
+    SerialPolicy: (
+        "ordered",
+        "ttl_from",
+        "attempts_max",
+        "retry_on",
+        "discard_on",
+        "ack_deadline_seconds",
+    ),
     BatchPolicy: (
         "message_rate",
         "body",

@@ -22,7 +22,7 @@ from hermes_actors.config import BalancerConfig
 from hermes_actors.coordination.reader import CoordinationReader
 from hermes_actors.coordination.view import Coordination
 from hermes_actors.metadata.catalog import Catalog
-from hermes_actors.model.subscription import BatchPolicy
+from hermes_actors.model.subscription import BatchPolicy, DeliveryType
 from hermes_actors.node.environment import NodeEnvironment
 from hermes_actors.node.running import Node, log_crash
 
@@ -118,6 +118,8 @@ def rate_of(catalog: Catalog, name: str) -> float:
     if live is None:
         return 0.0
     policy = live.subscription.subscription_policy
+    if live.subscription.delivery_type is DeliveryType.PULL:
+        return 0.0
     if isinstance(policy, BatchPolicy):
         return float(policy.message_rate or 0)
     return float(policy.rate)

@@ -56,6 +56,7 @@ from hermes_actors.node.environment import NodeEnvironment
 from hermes_actors.node.measures import loop_metrics
 from hermes_actors.node.metadata import start_metadata
 from hermes_actors.node.publishing import open_frontend
+from hermes_actors.node.pulling import open_pull_routes
 from hermes_actors.node.reporting import follow_status, open_reporter
 from hermes_actors.node.running import Node, log_crash
 from hermes_actors.node.schemas import open_schemas
@@ -103,6 +104,8 @@ async def open_node(config: Config, environment: NodeEnvironment) -> AsyncIterat
                 await parts.enter_async_context(open_meter(node))
             if "management" in config.roles:
                 node.tracking = tracking_index(node, environment)
+                status = follow_status(environment, control)
+                pulls = await parts.enter_async_context(open_pull_routes(node, status))
                 node.administration = Administration(
                     metadata,
                     environment.log,
@@ -112,7 +115,7 @@ async def open_node(config: Config, environment: NodeEnvironment) -> AsyncIterat
                     view=ClusterView(
                         datacenters=tuple(environment.remote_logs),
                         remote_logs=tuple(environment.remote_logs.values()),
-                        status=follow_status(environment, control),
+                        status=status,
                         tracking=node.tracking,
                         coordinations=follow_coordinations(node, environment),
                         propose_plan=partial(propose_plan, node),
@@ -124,6 +127,7 @@ async def open_node(config: Config, environment: NodeEnvironment) -> AsyncIterat
                     ids=environment.ids,
                     pool=node.pool,
                     try_push=pushes_tried(node, environment),
+                    ask_owner=pulls.ask,
                     schemas=node.schemas,
                     registry=node.registry,
                 )

@@ -59,7 +59,8 @@ class Sources(Struct, frozen=True, kw_only=True):
     `latency_ms` is p50 and p99 of a topic's publishes. `unplanned` is the first partition that no
     plan gives to anybody, None if another node reports these. `open_letters` is -1 if another node
     counts them. `spooled` is the number of messages on the disk, `elsewhere` how many were sent to
-    other datacentres since the start.
+    other datacentres since the start. `pull` is where the node hands out messages of pull
+    subscriptions: URL and key.
     """
 
     dependencies: Callable[[], Sequence[Dependency]] = tuple
@@ -73,6 +74,7 @@ class Sources(Struct, frozen=True, kw_only=True):
     open_letters: Callable[[str], int] = lambda _name: UNKNOWN
     spooled: Callable[[], int] = int
     elsewhere: Callable[[], int] = int
+    pull: Callable[[], tuple[str, str]] = lambda: ("", "")
 
 
 class Collector:
@@ -116,6 +118,7 @@ class Collector:
             self._begin_round(now_s)
         self._sequence += 1
         identity, found = self.identity, self._sources.dependencies()
+        pull_url, pull_key = self._sources.pull()
         (elsewhere_rate,) = self._elsewhere.update("", [self._sources.elsewhere()], now_s)
         header = NodeHeader(
             **asdict(identity),
@@ -131,6 +134,8 @@ class Collector:
             subscriptions=self._subscriptions,
             spooled=self._sources.spooled(),
             elsewhere_rate=elsewhere_rate,
+            pull_url=pull_url,
+            pull_key=pull_key,
         )
         topics: list[bytes] = []
         subscriptions: list[bytes] = []

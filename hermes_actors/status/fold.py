@@ -166,6 +166,11 @@ class StatusFold:
         """The datacentres whose status is not followed now."""
         return [dc for dc, reading in self.readings.items() if reading.trouble]
 
+    def header(self, dc: str, node: str) -> NodeHeader | None:
+        """The newest header of a node; None if it is unknown."""
+        seen = self._nodes.get((dc, node))
+        return None if seen is None else seen.header
+
     def nodes(self, now_s: float) -> list[NodeView]:
         """All nodes, sorted by datacentre and name."""
         return [self._view(key, self._nodes[key], now_s) for key in sorted(self._nodes)]

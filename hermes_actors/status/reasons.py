@@ -62,6 +62,11 @@ class Code(Enum):
         "takes a connection"
     )
     ALL_REQUESTS_OPEN = "all {count} of its requests at a time are open (inflightSize)"
+    ALL_OUT = (
+        "clients have {count} messages that they have not acknowledged, the most that may be "
+        "(inflightSize)"
+    )
+    NO_CLIENT = "messages wait, and no client has pulled for {for_s}"
     RATE_ELSEWHERE = "another node uses its share of the rate for some seconds yet"
     RATE_USED = "its rate of {rate} messages a second is used up"
     SHARE_USED = "its share of the rate, {rate} of {rate_max} messages a second, is used up"
@@ -109,6 +114,10 @@ class Code(Enum):
     RAISE_TIMEOUT = (
         "subscriptionPolicy.requestTimeout gives the endpoint {timeout} ms to answer: raise it, or "
         "have the endpoint answer sooner"
+    )
+    RAISE_DEADLINE = (
+        "clients have {deadline_s} to acknowledge a message: raise "
+        "subscriptionPolicy.ackDeadlineSeconds, or have them extend it"
     )
     NO_HTTP2 = (
         "http2Enabled is on, and an endpoint that speaks HTTP/1.1 only fails like this: turn it "

@@ -12,6 +12,7 @@ import msgspec
 from msgspec import Struct
 
 from hermes_actors.log.base import TopicSettings
+from hermes_actors.model.redaction import HIDDEN, redacted
 from hermes_actors.status.reasons import Reason
 
 STATUS_TOPIC = "_hermes.status"
@@ -181,6 +182,13 @@ class NodeHeader(Struct, frozen=True, kw_only=True):
     """Messages sent to another datacentre: hedges, rescues, and those that the own log did not
     take.
     """
+    pull_url: str = ""
+    """Where management nodes of the datacentre fetch messages of pull subscriptions."""
+    pull_key: str = ""
+    """The secret by which they are known there; new at each start."""
+
+    def __repr__(self) -> str:
+        return redacted(self, pull_key=HIDDEN)
 
 
 class StatusRecord(Struct, frozen=True):

@@ -44,6 +44,10 @@ CHANGES_NOTHING = {
     f"POST {REGISTRY}/compatibility/subjects/{{subject}}/versions/{{version}}",
     f"POST {REGISTRY}/subjects/{{subject}}",
     "POST /topics/{topic}/subscriptions/{name}/test",
+    "POST /topics/{topic}/subscriptions/{name}/pull",
+    "POST /topics/{topic}/subscriptions/{name}/ack",
+    "POST /topics/{topic}/subscriptions/{name}/nack",
+    "POST /topics/{topic}/subscriptions/{name}/extend",
 }
 
 

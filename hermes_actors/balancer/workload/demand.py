@@ -46,6 +46,8 @@ def demands(works: Sequence[Work], nodes: int, settings: PlannerSettings) -> lis
 def _wanted(work: Work, nodes: int, settings: PlannerSettings) -> OwnerDemand:
     if work.is_suspended:
         asked = OwnerDemand(1, "suspended")
+    elif work.is_pulled:
+        asked = OwnerDemand(1, "pull")
     elif work.constraint is not None:
         asked = OwnerDemand(max(1, work.constraint), "constraint")
     else:

@@ -42,6 +42,7 @@ class Work(Struct, frozen=True):
     constraint: int | None = None
     moved_s: float | None = None
     is_suspended: bool = False
+    is_pulled: bool = False
 
 
 class PlannerSettings(Struct, frozen=True):

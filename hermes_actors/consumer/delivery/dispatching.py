@@ -33,7 +33,7 @@ from hermes_actors.consumer.delivery.retry import (
     ending_detail,
 )
 from hermes_actors.consumer.rates.control import Pace
-from hermes_actors.consumer.senders.sender import SendOutcome
+from hermes_actors.consumer.senders.sender import Sender, SendOutcome
 from hermes_actors.coordination.owned import Owned
 from hermes_actors.metadata.catalog import LiveSubscription
 from hermes_actors.model.dead_letter import DiscardReason
@@ -106,6 +106,7 @@ class Dispatching(Generic[T]):
         self._is_halted = False
         self._is_abandoned = False
         self._version = 0
+        self._sender: Sender | None = None
         self.note_room: Callable[[], None] = lambda: None
         self.alarm_s = float("inf")
         self.error: Exception | None = None
@@ -126,6 +127,12 @@ class Dispatching(Generic[T]):
             has_oauth=live.subscription.o_auth_policy is not None,
             gone_suspends=self._parts.config.gone_suspends,
         )
+        self._prepare(live)
+        self.gone = ""
+        self._is_halted = self._is_stopping
+
+    def _prepare(self, live: LiveSubscription) -> None:
+        """Prepare to push to the endpoint of this version. Raises Refused."""
         self._pushing = Pushing(
             live,
             self._parts,
@@ -134,8 +141,7 @@ class Dispatching(Generic[T]):
             self._caller,
             epoch=self._owned.epoch,
         )
-        self.gone = ""
-        self._is_halted = self._is_stopping
+        self._sender = self._pushing.sender
 
     def stop(self) -> None:
         """Begin no further attempt. Outcomes of pushes under way still count."""
@@ -147,7 +153,8 @@ class Dispatching(Generic[T]):
         """
         self._is_stopping = self._is_halted = self._is_abandoned = True
         # After a crash the sender must not keep a queue of old pushes ahead of the new ones.
-        self._pushing.sender.forget(str(self.live.name))
+        if self._sender is not None:
+            self._sender.forget(str(self.live.name))
         # The gauges outlive the consumer while it is suspended; up to 64 MiB of messages must not.
         self.buffer.clear()
         self._unsettled.clear()
@@ -162,7 +169,7 @@ class Dispatching(Generic[T]):
         """What limits the sending rate now."""
         if not self._is_lease_open():
             return (because(Code.PAUSED),)
-        trouble = self._pushing.sender.trouble
+        trouble = "" if self._sender is None else self._sender.trouble
         no_token = (because(Code.UNAUTHORIZED, detail=trouble),) if trouble else ()
         return (*no_token, *self._held_back())
 

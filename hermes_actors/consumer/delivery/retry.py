@@ -148,6 +148,8 @@ def ending_detail(reason: DiscardReason, outcome: SendOutcome) -> str:
 
 def asked_pause_ms(outcome: SendOutcome, now_ms: int) -> int | None:
     """The pause that the answer asks for; None if it asks for none."""
+    if outcome.pause_ms is not None:
+        return outcome.pause_ms
     # A summed-up outcome carries the pause that one of the answers asked for.
     counts = outcome.status in _RETRY_AFTER_STATUSES or outcome.recipients is not None
     return retry_after_ms(outcome.retry_after, now_ms) if counts and outcome.retry_after else None

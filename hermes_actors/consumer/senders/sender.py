@@ -22,6 +22,7 @@ class Failure(StrEnum):
     TOKENLESS = "no-token"  # here: no OAuth token in time, so nothing was sent
     CLOSED = "closed"  # the sender was closed during the push
     UNRESOLVED = "unresolved"  # no address: a template's field is missing, or the resolver has none
+    NACKED = "nacked"  # a client that pulled the message gave it back
 
     @property
     def is_timeout(self) -> bool:
@@ -43,7 +44,7 @@ class SendOutcome(Struct, frozen=True, gc=False):
     `retry_after` is the answer's Retry-After as sent, an empty string if there was none.
     `recipients` has the outcome of each push in an attempt at several recipients; the rest sums
     them up. None for a single push. `is_partial`: the sum does not cover all recipients of the
-    message.
+    message. `pause_ms`: the pause that a client asked for when it gave a pulled message back.
     """
 
     status: int
@@ -52,6 +53,7 @@ class SendOutcome(Struct, frozen=True, gc=False):
     detail: str = ""
     recipients: "tuple[SendOutcome, ...] | None" = None
     is_partial: bool = False
+    pause_ms: int | None = None
 
     @property
     def is_success(self) -> bool:

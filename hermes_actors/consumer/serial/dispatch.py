@@ -182,6 +182,9 @@ class SerialDispatch(Dispatching[Delivery]):
         delivery.sent(now_s)
         self._transitions.sent((delivery,), is_retry=delivery.attempts > 0)
         delivery.epoch = self._control.epoch
+        self._send(delivery, now_s)
+
+    def _send(self, delivery: Delivery, _now_s: float) -> None:
         self._pushing.send(delivery, partial(self._on_outcome, delivery))
 
     # Outcomes. These run in the sender's callback, on either loop.

@@ -34,6 +34,14 @@ def changes_nothing(method: str, path: str) -> bool:
     return (is_question and method == "POST") or path.startswith("/query")
 
 
+def is_pulling(method: str, path: str) -> bool:
+    """True for a client of a pull subscription, which changes no metadata."""
+    match path.strip("/").split("/"):
+        case ["topics", _, "subscriptions", _, "pull" | "ack" | "nack" | "extend"]:
+            return method == "POST"
+    return False
+
+
 class AccessMode:
     """The mode of one management node. It is readWrite after each start of the node.
 
@@ -68,6 +76,8 @@ class AccessMode:
     def restricts(self, method: str, path: str) -> bool:
         """True if only administrators may make this request now."""
         if self._mode is Mode.READ_WRITE or changes_nothing(method, path):
+            return False
+        if is_pulling(method, path):
             return False
         return not path.startswith("/mode")
 

@@ -17,9 +17,11 @@ from hermes_actors.model.names import (
     subscription_problem,
 )
 from hermes_actors.model.oauth import OAuthProvider
+from hermes_actors.model.pulling import ACK_DEADLINE_S_MAX
 from hermes_actors.model.signing_secrets import signing_violations
 from hermes_actors.model.subscription import (
     BatchPolicy,
+    DeliveryMode,
     DeliveryType,
     Filter,
     SerialPolicy,
@@ -71,6 +73,7 @@ _RANGES: dict[type[Struct], dict[str, tuple[int, ...]]] = {
         "socket_timeout": (0, 300_000),
         "sending_delay": (0, 5_000),
         "inflight_size": (1,),
+        "ack_deadline_seconds": (1, ACK_DEADLINE_S_MAX),
     },
     BatchPolicy: {
         **_RETRYING,
@@ -176,6 +179,7 @@ def subscription_violations(
         yield "Subscription.contentType must be JSON, because deliveryType is BATCH"
     if subscription.monitoring_details.severity not in _SEVERITIES:
         yield f"Subscription.monitoringDetails.severity must be one of {', '.join(_SEVERITIES)}"
+    yield from _pulled(subscription)
     yield from _filters(subscription.filters, filter_problems)
     yield from _headers(subscription)
     yield from _oauth(subscription)
@@ -192,6 +196,25 @@ def within_ranges(path: str, value: Struct) -> Iterator[str]:
         bounds = _RANGES[type(value)].get(each.name)
         if bounds is not None and number is not None:
             yield from _range(f"{path}.{each.encode_name}", number, *bounds)
+
+
+def _pulled(subscription: Subscription) -> Iterator[str]:
+    """Yield the settings of pushes in a pull subscription."""
+    if subscription.delivery_type is not DeliveryType.PULL:
+        return
+    is_set = {
+        "endpoint": subscription.endpoint,
+        "mode": subscription.mode is DeliveryMode.BROADCAST,
+        "headers": subscription.headers,
+        "endpointAddressResolverMetadata": subscription.endpoint_address_resolver_metadata,
+        "oAuthPolicy": subscription.o_auth_policy,
+        "http2Enabled": subscription.http2_enabled,
+        "signing": subscription.signing,
+        "cloudEventsEnabled": subscription.cloud_events_enabled,
+    }
+    for name, value in is_set.items():
+        if value:
+            yield f"Subscription.{name} must be left out, because deliveryType is PULL"
 
 
 def _statuses(path: str, policy: SerialPolicy | BatchPolicy) -> Iterator[str]:

@@ -119,6 +119,8 @@ def decode_subscription(body: Mapping[str, Any]) -> Subscription:
     # This map belongs to the client, so its nulls are kept.
     raw[_FREE_MAP] = body.get(_FREE_MAP) or {}
     is_batch = raw.get("deliveryType") == DeliveryType.BATCH.value
+    if raw.get("deliveryType") == DeliveryType.PULL.value:
+        raw.setdefault("endpoint", "")
     raw.setdefault("subscriptionPolicy", {})
     _settle_tracking(raw)
     return _decode(Subscription, raw, policy=BatchPolicy if is_batch else SerialPolicy)

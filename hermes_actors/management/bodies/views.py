@@ -12,12 +12,16 @@ from hermes_actors.management.bodies.secrets import masked
 from hermes_actors.metadata.bodies import Suspension
 from hermes_actors.model.subscription import (
     BEYOND_HERMES,
+    DeliveryType,
     SerialPolicy,
     Subscription,
     SubscriptionState,
 )
 from hermes_actors.model.topic import Topic
 from hermes_actors.schema.reading import ShownBody
+
+_OF_PUSHES = ("rate", "requestTimeout", "socketTimeout", "retryClientErrors")
+"""The fields of a policy that mean nothing for pulled messages."""
 
 
 def topic_view(topic: Topic) -> dict[str, Any]:
@@ -45,6 +49,9 @@ def subscription_view(
     if isinstance(subscription.subscription_policy, SerialPolicy):
         seconds = subscription.subscription_policy.backoff_max_interval_in_sec
         view["subscriptionPolicy"]["backoffMaxIntervalMillis"] = seconds * 1_000
+    if subscription.delivery_type is DeliveryType.PULL:
+        for name in _OF_PUSHES:
+            view["subscriptionPolicy"].pop(name, None)
     return view | suspension_shown(suspension)
 
 

@@ -14,7 +14,7 @@ from hermes_actors.management.bodies.endpoint import (
     require_valid_endpoint,
 )
 from hermes_actors.model.group import Group
-from hermes_actors.model.subscription import Filter, SerialPolicy, Subscription
+from hermes_actors.model.subscription import DeliveryType, Filter, SerialPolicy, Subscription
 from hermes_actors.model.topic import ChaosMode, ContentType, Owner, Topic
 from hermes_actors.security.address_guard import AddressGuard
 
@@ -135,9 +135,10 @@ def require_acceptable(
     inflightSize.
     """
     require_known_source(subscription.owner, "Subscription", config.owner_sources)
-    require_valid_endpoint(subscription.endpoint, config.additional_endpoint_protocols)
-    if old is None or subscription.endpoint != old.endpoint:
-        require_allowed_endpoint(subscription.endpoint, guard)
+    if subscription.delivery_type is not DeliveryType.PULL:
+        require_valid_endpoint(subscription.endpoint, config.additional_endpoint_protocols)
+        if old is None or subscription.endpoint != old.endpoint:
+            require_allowed_endpoint(subscription.endpoint, guard)
     if caller.is_admin:
         return
     if not caller.owns(subscription.owner):

@@ -7,13 +7,14 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from hermes_actors.errors import Unavailable
+from hermes_actors.errors import Refused, Unavailable
 from hermes_actors.management.access.roles import Caller
 from hermes_actors.management.bodies.decoding import decode_base64, decode_plain
 from hermes_actors.management.catalog.subscriptions import Subscriptions
 from hermes_actors.management.catalog.topics import Topics
 from hermes_actors.metadata.catalog import LiveSubscription, LiveTopic
 from hermes_actors.model.push_trial import PushTrial
+from hermes_actors.model.subscription import DeliveryType
 
 TryPush = Callable[[LiveSubscription, LiveTopic, bytes | None], Awaitable[PushTrial]]
 
@@ -47,6 +48,8 @@ class Trials:
         A trio coroutine. Raises Refused, and Unavailable on a node that cannot push.
         """
         live = self._subscriptions.owned(caller, topic, name, "test subscription")
+        if live.subscription.delivery_type is DeliveryType.PULL:
+            raise Refused(f"Subscription {live.name} is pulled: it has no endpoint to push to")
         asked = decode_plain(PushTest, body).message
         message = None if asked is None else decode_base64(asked, "PushTest.message")
         if self._push is None:

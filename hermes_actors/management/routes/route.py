@@ -20,6 +20,7 @@ from hermes_actors.management.http import answers
 from hermes_actors.management.http.answers import Answer, AnyRequest
 from hermes_actors.management.http.gate import Gate
 from hermes_actors.management.http.openapi import TYPED
+from hermes_actors.runtime.disconnects import until_gone
 
 SUBSCRIPTION = "/topics/{topic:str}/subscriptions/{name:str}"
 
@@ -60,6 +61,7 @@ def route(
     needs_metadata: bool = True,
     has_query: bool = True,
     answering: Answering | None = None,
+    ends_when_gone: bool = False,
     takes: Any = dict[str, Any],
     gives: Any = None,
     media_type: str = answers.JSON,
@@ -72,6 +74,8 @@ def route(
     parameter has a default); and all other parameters from the query, by their names in camel case,
     if it `has_query`. Its result becomes the answer, as JSON with `status`; None has no body, and
     an Answer is returned as it is. `answering` replaces this.
+
+    `ends_when_gone`: the call is cancelled if the client disconnects.
 
     `is_for_guests`: credentials are not required. `needs_metadata`: refused until they have been
     read.
@@ -99,6 +103,8 @@ def route(
             asked = gate.act(request, target, *args, takes_guests=is_for_guests)
         else:
             asked = gate.read(target, *args, needs_metadata=needs_metadata)
+        if ends_when_gone:
+            asked = until_gone(request.receive, asked)
         if answering is not None:
             return await answering(asked)
         result = await asked

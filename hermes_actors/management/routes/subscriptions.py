@@ -4,6 +4,7 @@ from collections.abc import Awaitable
 from functools import partial
 from typing import Annotated, Any
 
+from litestar import Response
 from litestar.handlers import HTTPRouteHandler
 from litestar.params import QueryParameter
 
@@ -11,11 +12,19 @@ from hermes_actors.management.access.roles import Caller
 from hermes_actors.management.administration import Administration
 from hermes_actors.management.catalog.signing import NewSecret
 from hermes_actors.management.dead_letters.selection import LetterSelection, RedriveRequest
-from hermes_actors.management.http.answers import Answer, json_answer
+from hermes_actors.management.http.answers import JSON, Answer, json_answer
 from hermes_actors.management.http.openapi import SubscriptionPatch, WholeSubscription
 from hermes_actors.management.messages.trials import PushTest
 from hermes_actors.management.offsets.retransmission import Retransmission
 from hermes_actors.management.routes.route import SUBSCRIPTION, Add, JsonObject
+from hermes_actors.model.pulling import (
+    AckRequest,
+    ExtendRequest,
+    NackRequest,
+    Pulled,
+    PullRequest,
+    Settled,
+)
 from hermes_actors.model.push_trial import PushTrial
 from hermes_actors.model.subscription import SubscriptionState
 
@@ -73,6 +82,22 @@ def delivery_routes(add: Add, parts: Administration) -> list[HTTPRouteHandler]:
         at("GET /lag", lag),
         at("GET /consumer-groups", standings.consumer_groups),
     ]
+
+
+def pull_routes(add: Add, parts: Administration) -> list[HTTPRouteHandler]:
+    """What clients of a pull subscription call. A client that disconnects waits no longer."""
+    at = partial(add, below=SUBSCRIPTION, answering=_as_json, ends_when_gone=True)
+    pulls = parts.pulls
+    return [
+        at("POST /pull", pulls.pull, takes=PullRequest, gives=Pulled),
+        at("POST /ack", pulls.ack, takes=AckRequest, gives=Settled),
+        at("POST /nack", pulls.nack, takes=NackRequest, gives=Settled),
+        at("POST /extend", pulls.extend, takes=ExtendRequest, gives=Settled),
+    ]
+
+
+async def _as_json(asked: Awaitable[bytes]) -> Answer:
+    return Response(await asked, media_type=JSON)
 
 
 def dead_letter_routes(add: Add, parts: Administration) -> list[HTTPRouteHandler]:

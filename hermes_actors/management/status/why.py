@@ -6,7 +6,7 @@ from typing import Any
 from msgspec.structs import asdict
 
 from hermes_actors.metadata.catalog import LiveSubscription
-from hermes_actors.model.subscription import SerialPolicy
+from hermes_actors.model.subscription import DeliveryType, SerialPolicy
 from hermes_actors.status.judging import unsettled_of
 from hermes_actors.status.reasons import Code, Reason, as_json, because, sentences
 from hermes_actors.status.sums import ConsumingNode
@@ -113,7 +113,12 @@ def latency_shown(latency_ms: tuple[float, float] | None) -> dict[str, Any]:
 def _hint(failure: str, live: LiveSubscription) -> Iterator[Reason]:
     if failure == "timeout":
         policy = live.subscription.subscription_policy
-        yield because(Code.RAISE_TIMEOUT, timeout=policy.request_timeout)
+        if live.subscription.delivery_type is DeliveryType.PULL and isinstance(
+            policy, SerialPolicy
+        ):
+            yield because(Code.RAISE_DEADLINE, deadline_s=policy.ack_deadline_seconds)
+        else:
+            yield because(Code.RAISE_TIMEOUT, timeout=policy.request_timeout)
     if live.subscription.http2_enabled and failure in _NO_HTTP2:
         yield because(Code.NO_HTTP2)
 
@@ -121,4 +126,6 @@ def _hint(failure: str, live: LiveSubscription) -> Iterator[Reason]:
 def _rate_max(live: LiveSubscription) -> int | None:
     """The maximum pushes per second of all nodes in a datacentre together; None if unlimited."""
     policy = live.subscription.subscription_policy
+    if live.subscription.delivery_type is DeliveryType.PULL:
+        return None
     return policy.rate if isinstance(policy, SerialPolicy) else policy.message_rate

@@ -1,0 +1,1 @@
+"""Hands messages out to clients that fetch and acknowledge them."""

@@ -1,0 +1,181 @@
+"""Answers clients of pull subscriptions on any management node of a datacentre.
+
+If the subscription's owner is another node, the request goes on to that node's pull listener, whose
+address and key are in its status record. The key proves that a node of the datacentre asks, which
+has checked the client's rights.
+"""
+
+import hmac
+import ssl
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import httpx
+import msgspec
+import trio
+from msgspec.structs import replace
+
+from hermes_actors.consumer.pulling.answers import answered
+from hermes_actors.consumer.pulling.dispatch import NotOwned
+from hermes_actors.errors import HermesError, Unavailable
+from hermes_actors.metadata.catalog import LiveSubscription
+from hermes_actors.model.pulling import (
+    AckRequest,
+    Asked,
+    ExtendRequest,
+    NackRequest,
+    PullRequest,
+)
+from hermes_actors.node.running import Node
+from hermes_actors.runtime.bridge import BridgeClosed, TrioBridge
+from hermes_actors.runtime.disconnects import ClientGone, until_gone
+from hermes_actors.status.fold import StatusFold
+
+PATIENCE_S = 6.0
+"""How long a request waits for the subscription's next owner: a little longer than a fail-over."""
+
+BODY_BYTES_MAX = 1_048_576
+_PAUSE_S = 0.25
+_ANSWER_TIMEOUT_S = 10.0
+_CONNECTIONS_MAX = 1_000
+_KINDS = {"/pull": PullRequest, "/ack": AckRequest, "/nack": NackRequest, "/extend": ExtendRequest}
+_PATHS = {kind: path for path, kind in _KINDS.items()}
+
+
+class _Elsewhere(Exception):
+    """Not answered, but it may be soon, by this or by another node."""
+
+
+class PullRoutes:
+    """Finds the owner of a subscription, and has it answer."""
+
+    def __init__(self, node: Node, status: StatusFold, client: httpx.AsyncClient) -> None:
+        self._node = node
+        self._status = status
+        self._client = client
+
+    async def ask(self, live: LiveSubscription, asked: Asked) -> bytes:
+        """The answer of the subscription's owner, as JSON. Raises Unavailable."""
+        began_s = trio.current_time()
+        wait_s = asked.wait_ms / 1_000 if isinstance(asked, PullRequest) else 0.0
+        while True:
+            spent_s = trio.current_time() - began_s
+            if isinstance(asked, PullRequest):
+                asked = replace(asked, wait_ms=max(0, int((wait_s - spent_s) * 1_000)))
+            try:
+                return await self._ask_once(str(live.name), asked)
+            except _Elsewhere as error:
+                if spent_s >= max(wait_s, PATIENCE_S):
+                    raise Unavailable(f"{error}; try again") from error
+            await trio.sleep(_PAUSE_S)
+
+    async def _ask_once(self, name: str, asked: Asked) -> bytes:
+        node = self._node
+        consumer = None if node.agent is None else node.agent.consumer(name)
+        if consumer is not None and consumer.hand_out is not None:
+            try:
+                return await answered(consumer.hand_out, asked, node.environment.clock)
+            except NotOwned as error:
+                raise _Elsewhere(error.message) from error
+        return await self._pass_on(name, asked)
+
+    async def _pass_on(self, name: str, asked: Asked) -> bytes:
+        dc, coordination = self._node.config.dc, self._node.coordination
+        state = None if coordination is None else coordination.state
+        grants = () if state is None else state.grants(name)
+        member = None if state is None or not grants else state.members.get(grants[0].boot)
+        if member is None:
+            raise _Elsewhere(f"No node of {dc} owns subscription {name} now")
+        header = self._status.header(dc, member.node)
+        if member.node == self._node.config.node or header is None or not header.pull_url:
+            raise _Elsewhere(f"Node {member.node}, its owner, is not ready to hand out messages")
+        wait_s = asked.wait_ms / 1_000 if isinstance(asked, PullRequest) else 0.0
+        try:
+            answer = await self._client.post(
+                header.pull_url.rstrip("/") + _PATHS[type(asked)],
+                params={"subscription": name},
+                headers={"Hermes-Pull-Key": header.pull_key},
+                content=msgspec.json.encode(asked),
+                timeout=wait_s + _ANSWER_TIMEOUT_S,
+            )
+        except (httpx.HTTPError, httpx.InvalidURL) as error:
+            raise _Elsewhere(
+                f"Node {member.node}, its owner, cannot be reached at {header.pull_url} "
+                f"(consumers.pull.url): {str(error) or type(error).__name__}"
+            ) from error
+        if answer.status_code == 200:
+            return answer.content
+        text = answer.text[:300]
+        if answer.status_code == 503:
+            raise Unavailable(text)
+        raise _Elsewhere(f"Node {member.node}, its owner, answers {answer.status_code}: {text}")
+
+
+@asynccontextmanager
+async def open_pull_routes(node: Node, status: StatusFold) -> AsyncIterator[PullRoutes]:
+    """Ask owners during the block."""
+    # Plain HTTP only: loading the system's authorities takes tens of milliseconds.
+    nobody = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    limits = httpx.Limits(max_connections=_CONNECTIONS_MAX)
+    client = httpx.AsyncClient(verify=nobody, limits=limits, trust_env=False)
+    try:
+        yield PullRoutes(node, status, client)
+    finally:
+        with trio.CancelScope(shield=True):
+            await client.aclose()
+
+
+def pull_app(node: Node, bridge: TrioBridge) -> Callable[[Any, Any, Any], Awaitable[None]]:
+    """The ASGI app of the pull listener: it answers other nodes what this node owns."""
+    key = node.pull_key = node.environment.ids.message_id()
+
+    async def answer(name: str, asked: Asked) -> bytes:
+        consumer = None if node.agent is None else node.agent.consumer(name)
+        if consumer is None or consumer.hand_out is None:
+            raise NotOwned
+        return await answered(consumer.hand_out, asked, node.environment.clock)
+
+    async def respond(scope: Any, receive: Any) -> tuple[int, bytes]:
+        headers = dict(scope["headers"])
+        if not hmac.compare_digest(headers.get(b"hermes-pull-key", b""), key.encode()):
+            return 403, b"another node has this address now, or the key is old"
+        kind = _KINDS.get(scope["path"])
+        name = httpx.QueryParams(scope["query_string"]).get("subscription", "")
+        body = await _read(receive)
+        if kind is None or body is None:
+            return 400, b"it is no request of a node"
+        try:
+            asked = msgspec.json.decode(body, type=kind)
+            return 200, await until_gone(receive, bridge.call(answer, name, asked))
+        except msgspec.DecodeError as error:
+            return 400, str(error).encode()
+        except NotOwned as error:
+            return 421, error.message.encode()
+        except HermesError as error:
+            return 503, error.message.encode()
+        except BridgeClosed:
+            return 421, b"the node is stopping"
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        try:
+            status, body = await respond(scope, receive)
+        except ClientGone:
+            status, body = 499, b""
+        headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(body))]
+        await send({"type": "http.response.start", "status": status, "headers": headers})
+        await send({"type": "http.response.body", "body": body})
+
+    return app
+
+
+async def _read(receive: Any) -> bytes | None:
+    """The request's body; None if it is too large or the client has gone."""
+    body: bytes = b""
+    while True:
+        event = await receive()
+        body += event.get("body", b"")
+        if event["type"] == "http.disconnect" or len(body) > BODY_BYTES_MAX:
+            return None
+        if not event.get("more_body"):
+            return body
