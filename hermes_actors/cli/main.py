@@ -28,6 +28,7 @@ _COMMANDS = {
         ("node", "nodes.node:node", "Run one node of a cluster, on Kafka or alone."),
         ("publish", "publishing.publish:app", "Publish one message, or many."),
         ("tail", "tail:app", "Print what lies in a topic, and what comes."),
+        ("pull", "pull:app", "Be a client of a pull subscription: take, print, acknowledge."),
         ("sink", "sink.command:app", "Be a subscriber: take pushes, print, count."),
         ("group", "administration.groups:app", "Create, list, show, update, delete groups."),
         ("topic", "administration.topics:app", "Create, list, show, update, delete topics."),

@@ -2,7 +2,7 @@
 
 from enum import StrEnum, unique
 
-from msgspec import Raw, Struct, field
+from msgspec import UNSET, Raw, Struct, UnsetType, field
 
 MESSAGES_MAX = 1_000
 """Maximum number of messages in an answer, and of ack ids in a request."""
@@ -50,7 +50,7 @@ class PulledMessage(Struct, frozen=True, rename="camel", kw_only=True, omit_defa
     message_id: str
     publish_time: str
     """ISO 8601, UTC. Empty string if it is unknown."""
-    json: Raw | None = None
+    json: Raw | UnsetType = UNSET
     data: str | None = None
     ordering_key: str = ""
     attributes: dict[str, str] = field(default_factory=dict)

@@ -45,6 +45,7 @@ app = command_group("Subscriptions: where a topic's messages are pushed to.")
     "hermes subscription create shop.orders b --endpoint http://... --rate 50",
     "hermes subscription create shop.orders c --endpoint http://... "
     "--filter 'jsonpath:$.country=PL|DE' --filter header:Channel=web",
+    "hermes subscription create shop.orders d --delivery-type PULL",
     "hermes subscription create shop.orders --from-file subscription.json",
 )
 def create(
@@ -101,7 +102,18 @@ def create(
         typer.Option(help="Form of AVRO topics' messages; others are JSON.", show_default="JSON"),
     ] = None,
     delivery_type: Annotated[
-        DeliveryType | None, typer.Option(help="One by one or in batches.", show_default="SERIAL")
+        DeliveryType | None,
+        typer.Option(help="One by one, in batches, or by 'hermes pull'.", show_default="SERIAL"),
+    ] = None,
+    ack_deadline_s: Annotated[
+        int | None,
+        typer.Option(
+            "--ack-deadline-s",
+            min=1,
+            metavar="N",
+            help="Time to acknowledge a message; PULL only.",
+            show_default="30",
+        ),
     ] = None,
     tracking_mode: Annotated[
         TrackingMode | None,
@@ -132,6 +144,7 @@ def create(
         "attemptsMax": attempts_max,
         "retryOn": retry_on or None,
         "discardOn": discard_on or None,
+        "ackDeadlineSeconds": ack_deadline_s,
     }
     given: dict[str, Any] = {
         "topicName": topic,
@@ -198,10 +211,11 @@ def subscription_body(file: dict[str, Any], given: dict[str, Any]) -> dict[str, 
         body.pop("subscriptionPolicy", None)
     if not body.get("name"):
         raise UsageWrong('a subscription needs a name: give SUBSCRIPTION, or "name" in the file')
-    if not body.get("endpoint"):
+    is_pulled = body.get("deliveryType") == DeliveryType.PULL
+    if not is_pulled and not body.get("endpoint"):
         raise UsageWrong(
             "a subscription needs an endpoint: give --endpoint http://host:port/path "
-            "('hermes sink' is one to try with)"
+            "('hermes sink' is one to try with), or --delivery-type PULL"
         )
     return body
 

@@ -88,7 +88,7 @@ def _shown(message: Message) -> PulledMessage:
     return PulledMessage(
         message_id=message.id,
         publish_time=iso_ms(message.published_at_ms),
-        json=msgspec.Raw(message.body) if is_json else None,
+        json=msgspec.Raw(message.body) if is_json else msgspec.UNSET,
         data=base64.b64encode(message.body).decode() if in_base64 else None,
         ordering_key="" if message.key is None else message.key.decode(errors="backslashreplace"),
         attributes=attributes,

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from types import MappingProxyType
 from typing import Any
 
-from hermes_actors.errors import Refused, Unavailable
+from hermes_actors.errors import ErrorCode, Refused, Unavailable
 from hermes_actors.management.access.roles import Caller
 from hermes_actors.management.bodies.decoding import S, decode_plain
 from hermes_actors.management.catalog.subscriptions import Subscriptions
@@ -44,41 +44,55 @@ class Pulls:
         """Fetch messages, and wait for the first. Each comes again unless it is acknowledged before
         its deadline.
         """
+        live = self._pulled(caller, topic, name)
         asked = decode_plain(PullRequest, body)
         _require_in("PullRequest.maxMessages", asked.max_messages, 1, MESSAGES_MAX)
         _require_in("PullRequest.waitMs", asked.wait_ms, 0, WAIT_MS_MAX)
-        return await self._answer(caller, topic, name, asked)
+        return await self._answer(live, asked)
 
-    async def ack(self, caller: Caller, topic: str, name: str, body: Mapping[str, Any]) -> bytes:
+    async def ack(
+        self, caller: Caller, topic: str, name: str, body: Mapping[str, Any] = _NOTHING
+    ) -> bytes:
         """Acknowledge messages: they are done. The answer lists the ids that had no effect."""
-        return await self._answer(caller, topic, name, _with_ids(AckRequest, body))
+        live = self._pulled(caller, topic, name)
+        return await self._answer(live, _with_ids(AckRequest, body))
 
-    async def nack(self, caller: Caller, topic: str, name: str, body: Mapping[str, Any]) -> bytes:
+    async def nack(
+        self, caller: Caller, topic: str, name: str, body: Mapping[str, Any] = _NOTHING
+    ) -> bytes:
         """Give messages back: they come again after a delay. The answer lists the ids that had no
         effect.
         """
+        live = self._pulled(caller, topic, name)
         asked = _with_ids(NackRequest, body)
         if asked.delay_ms is not None:
             _require_in("NackRequest.delayMs", asked.delay_ms, 0, DELAY_MS_MAX)
-        return await self._answer(caller, topic, name, asked)
+        return await self._answer(live, asked)
 
-    async def extend(self, caller: Caller, topic: str, name: str, body: Mapping[str, Any]) -> bytes:
+    async def extend(
+        self, caller: Caller, topic: str, name: str, body: Mapping[str, Any] = _NOTHING
+    ) -> bytes:
         """Replace the deadlines of messages. The answer lists the ids that had no effect."""
+        live = self._pulled(caller, topic, name)
         asked = _with_ids(ExtendRequest, body)
         seconds = asked.ack_deadline_seconds
         _require_in("ExtendRequest.ackDeadlineSeconds", seconds, 1, ACK_DEADLINE_S_MAX)
-        return await self._answer(caller, topic, name, asked)
+        return await self._answer(live, asked)
 
-    async def _answer(self, caller: Caller, topic: str, name: str, asked: Asked) -> bytes:
+    def _pulled(self, caller: Caller, topic: str, name: str) -> LiveSubscription:
         live = self._subscriptions.owned(caller, topic, name, "pull from subscription")
         if live.subscription.delivery_type is not DeliveryType.PULL:
             raise Refused(
                 f"Subscription {live.name} is pushed to its endpoint; only one with deliveryType "
                 "PULL can be pulled"
             )
+        return live
+
+    async def _answer(self, live: LiveSubscription, asked: Asked) -> bytes:
         if live.state is SubscriptionState.SUSPENDED:
             raise Refused(
                 f"Subscription {live.name} is suspended; activate it, and its messages come",
+                ErrorCode.OTHER,
                 status=409,
             )
         if self._ask is None:
