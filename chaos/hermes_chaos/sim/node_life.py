@@ -1,19 +1,23 @@
 """One node and its lives: the production node is killed, restarted, and given requests."""
 
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
+from typing import TypeVar
 
+import outcome
 import trio
 from msgspec.structs import replace
 
 from hermes_actors.actors.restart import TENANT
 from hermes_actors.actors.supervisor import RestartIntensityExceeded
 from hermes_actors.config import Config, MetadataConfig, Role
+from hermes_actors.consumer.pulling.dispatch import PullDispatch
 from hermes_actors.consumer.senders.http1.pool import Http1Sender, PoolLimits
 from hermes_actors.consumer.senders.sender import Sender
 from hermes_actors.coordination.weights import weight_of
+from hermes_actors.errors import Unavailable
 from hermes_actors.log.memory import MemoryLog
 from hermes_actors.management.administration import Administration
 from hermes_actors.metadata.catalog import Catalog, LiveSubscription, SubscriptionChanged
@@ -41,6 +45,8 @@ from hermes_chaos.sim.history.events import Adopted, Counted, Halted, History, S
 from hermes_chaos.sim.history.standing import Folded, content_of
 from hermes_chaos.sim.history.trace import Trace
 from hermes_chaos.sim.workload.passing import SUBSCRIPTION
+
+T = TypeVar("T")
 
 _CONNECTIONS_MAX = 20
 _RESTART_S = 1.0
@@ -99,6 +105,7 @@ class NodeLife:
         self._node: Node | None = None
         self._mortal: list[_Mortal] = []
         self._requests: dict[Exchange, trio.CancelScope] = {}
+        self._calls: set[trio.CancelScope] = set()
         self._process = determinism.inside("")
         self._is_stopped = False
         self._crashes: Counter[str] = Counter()
@@ -236,6 +243,45 @@ class NodeLife:
             return {}
         subscriptions = coordination.state.subscriptions
         return {name: weight_of(o.load) for name, o in subscriptions.items() if o.load is not None}
+
+    def owns(self, subscription: str) -> bool:
+        """True if it hands out messages of a pull subscription. A client would be led here."""
+        return self.is_serving and self._hand_out(subscription) is not None
+
+    async def hand_out(
+        self, subscription: str, act: Callable[[PullDispatch, str], Awaitable[T]]
+    ) -> T | None:
+        """The result of `act` with what hands out messages, and with this life's name, on the
+        node's side. None if the node dies first. Raises Unavailable.
+        """
+        found = self._hand_out(subscription)
+        assert found is not None, "the node owns it"
+        scope, is_over = trio.CancelScope(), trio.Event()
+        results: list[outcome.Outcome[T]] = []
+        life = self.life_name
+
+        async def answer() -> None:
+            try:
+                with scope:
+                    results.append(outcome.Value(await act(found, life)))
+            except Unavailable as error:
+                results.append(outcome.Error(error))
+            finally:
+                self._calls.discard(scope)
+                is_over.set()
+
+        self._calls.add(scope)
+        self._process.run(self._nursery.start_soon, answer)
+        try:
+            await is_over.wait()
+        finally:
+            scope.cancel()
+        return results[0].unwrap() if results else None
+
+    def _hand_out(self, subscription: str) -> PullDispatch | None:
+        agent = None if self._node is None else self._node.agent
+        consumer = None if agent is None else agent.consumer(subscription)
+        return None if consumer is None else consumer.hand_out
 
     def kill(self, down_s: float, commits_after_s: float | None = None) -> bool:
         """End the node as kill -9 does; it starts again after `down_s`. False if it is down.
@@ -420,7 +466,7 @@ class NodeLife:
                 each.die(commits_after_s)
             else:
                 each.die()
-        for scope in self._requests.values():
+        for scope in (*self._requests.values(), *self._calls):
             scope.cancel()
         self._requests.clear()
 

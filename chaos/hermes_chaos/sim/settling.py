@@ -9,11 +9,14 @@ from hermes_actors.model.record import StoredRecord
 from hermes_chaos.sim.checkers.delivering import AcknowledgedAreDelivered
 from hermes_chaos.sim.checkers.owning import Ledgers
 from hermes_chaos.sim.node_life import NodeLife
-from hermes_chaos.sim.workload.plans import ALL_SUBSCRIPTIONS, GROUP
+from hermes_chaos.sim.workload.plans import GROUP, SubscriptionPlan
 
 
 async def find_unsettled(
-    nodes: Sequence[NodeLife], logs: Mapping[str, MemoryLog], delivered: AcknowledgedAreDelivered
+    nodes: Sequence[NodeLife],
+    logs: Mapping[str, MemoryLog],
+    delivered: AcknowledgedAreDelivered,
+    plans: Sequence[SubscriptionPlan],
 ) -> str:
     """The first reason why the world is not settled. Empty string if it is."""
     for node in nodes:
@@ -30,7 +33,7 @@ async def find_unsettled(
         if spooled := node.spooled:
             return f"{spooled} messages wait in the spool of {node.name}"
     for dc, log in logs.items():
-        for plan in ALL_SUBSCRIPTIONS:
+        for plan in plans:
             committed = await log.committed(plan.group, plan.topic)
             for partition, end in (await log.positions(plan.topic, LATEST)).items():
                 commit = committed.get(partition, Commit(0))

@@ -37,8 +37,15 @@ from hermes_chaos.sim.settling import are_members, find_unsettled, open_letters
 from hermes_chaos.sim.spin import SpinGuard
 from hermes_chaos.sim.workload.operator import Operator
 from hermes_chaos.sim.workload.passing import Passing
-from hermes_chaos.sim.workload.plans import ALL_SUBSCRIPTIONS, ALL_TOPICS, GROUP, SUBSCRIPTIONS
+from hermes_chaos.sim.workload.plans import (
+    ALL_SUBSCRIPTIONS,
+    ALL_TOPICS,
+    GROUP,
+    PULLED_SUBSCRIPTIONS,
+    SUBSCRIPTIONS,
+)
 from hermes_chaos.sim.workload.publisher import Publisher
+from hermes_chaos.sim.workload.puller import PullClient
 from hermes_chaos.sim.workload.subject import Subject
 
 _SET_UP_MAX_S = 60.0
@@ -51,7 +58,9 @@ _RATED = tuple(plan.full_name for plan in SUBSCRIPTIONS)
 @dataclass(frozen=True)
 class Shape:
     """The size of a run, in virtual time. `bursts`: after which faults, how long, how many.
-    `faults`: the kinds to draw from. `rest_rounds`: rounds of the balancer at the end, twice.
+    `faults`: the kinds to draw from. `pull_clients`: for each pull subscription in each
+    datacentre; without them there are no such subscriptions. `rest_rounds`: rounds of the
+    balancer at the end, twice.
     """
 
     dcs: tuple[str, ...] = ("dc1", "dc2")
@@ -73,6 +82,7 @@ class Shape:
     faults: frozenset[Fault] = frozenset(Fault)
     acts: int = 5
     settle_max_s: float = 90.0
+    pull_clients: int = 0
     rest_rounds: int = 3
 
 
@@ -87,6 +97,8 @@ class World:
         self._is_hunt = is_hunt
         self._shape = shape
         self._trace = trace
+        self._pulled = PULLED_SUBSCRIPTIONS if shape.pull_clients else ()
+        self._pull_clients: list[PullClient] = []
         self._config = draw_config(rng_of(seed, "configuration"))
         self.history = History()
         self.counts: Counter[str] = Counter()
@@ -98,7 +110,10 @@ class World:
         self.checks = Checks(
             Subject(
                 {topic.name: topic.ack for topic in ALL_TOPICS},
-                [plan.audience(self._config.consumers) for plan in ALL_SUBSCRIPTIONS],
+                [
+                    plan.audience(self._config.consumers)
+                    for plan in (*ALL_SUBSCRIPTIONS, *self._pulled)
+                ],
                 falls_back=frozenset(topic.name for topic in ALL_TOPICS if topic.falls_back),
                 spooled=spooled_topics(self._config),
                 dcs=shape.dcs,
@@ -138,6 +153,7 @@ class World:
                 self.checks.settling.failed(f"not set up within {_SET_UP_MAX_S:g} s")
             else:
                 nursery.start_soon(self._watch_parts)
+                self._start_clients(nursery)
                 if self._is_hunt:
                     nursery.start_soon(self._end_when_found, nursery.cancel_scope)
                 await self._live_through_faults()
@@ -156,7 +172,7 @@ class World:
         await administration.groups.create(caller, {"groupName": GROUP})
         for topic in ALL_TOPICS:
             await administration.topics.create(caller, topic.wire())
-        for plan in SUBSCRIPTIONS:
+        for plan in (*SUBSCRIPTIONS, *self._pulled):
             await administration.subscriptions.create(caller, plan.topic, plan.wire())
         while not await self._is_set_up():  # noqa: ASYNC110 -- looks at logs, which tell no event
             await trio.sleep(_POLL_S)
@@ -166,16 +182,16 @@ class World:
         log_topics = self.cluster.log_topics
         for node in self.cluster.nodes.values():
             catalog = node.catalog
-            if len(catalog.topics) < len(ALL_TOPICS) or len(catalog.subscriptions) < len(
-                SUBSCRIPTIONS
-            ):
+            if len(catalog.topics) < len(ALL_TOPICS):
+                return False
+            if len(catalog.subscriptions) < len(SUBSCRIPTIONS) + len(self._pulled):
                 return False
             log_topics.update((live.log_topic, name) for name, live in catalog.topics.items())
         for log in self.cluster.logs_by_dc.values():
             topics = await log.topics.names()
             if not set(log_topics) <= set(topics):
                 return False
-            for plan in SUBSCRIPTIONS:
+            for plan in (*SUBSCRIPTIONS, *self._pulled):
                 # A consumer that has committed knows its start.
                 if not await log.committed(plan.group, plan.topic):
                     return False
@@ -253,6 +269,8 @@ class World:
                     )
                 )
         nemesis.heal()
+        for client in self._pull_clients:
+            client.heal()
         healed_s = trio.current_time()
         self.history.tell(Healed(healed_s))
         async with trio.open_nursery() as nursery:
@@ -261,6 +279,22 @@ class World:
                 nursery.start_soon(afterwards.run_steadily, healed_s + shape.afterwards_s)
             with trio.move_on_after(shape.settle_max_s):
                 await operator.tidy()
+
+    def _start_clients(self, nursery: trio.Nursery) -> None:
+        for plan in self._pulled:
+            for dc in self._shape.dcs:
+                for number in range(self._shape.pull_clients):
+                    client = PullClient(
+                        plan,
+                        dc,
+                        plan.policy["ackDeadlineSeconds"],
+                        rng_of(self._seed, f"client {plan.name} {dc} {number}"),
+                        self.cluster,
+                        self.history,
+                        self._trace,
+                    )
+                    self._pull_clients.append(client)
+                    nursery.start_soon(client.run)
 
     def _publisher(self, dc: str, name: str, serials: Iterator[int]) -> Publisher:
         return Publisher(
@@ -284,6 +318,7 @@ class World:
                     list(self.cluster.nodes.values()),
                     self.cluster.logs_by_dc,
                     self.checks.delivered,
+                    (*ALL_SUBSCRIPTIONS, *self._pulled),
                 ):
                     await trio.sleep(_POLL_S)
             nursery.cancel_scope.cancel()
@@ -295,7 +330,7 @@ class World:
                 f"{self._shape.settle_max_s:g} s after the faults were healed: {unsettled}"
             )
         else:
-            self.checks.settling.settled(len(ALL_SUBSCRIPTIONS))
+            self.checks.settling.settled(len(ALL_SUBSCRIPTIONS) + len(self._pulled))
             self._trace.note("world", "settled")
 
     async def _end_when_found(self, run: trio.CancelScope) -> None:

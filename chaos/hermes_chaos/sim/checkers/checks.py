@@ -34,6 +34,7 @@ from hermes_chaos.sim.checkers.owning import (
     PartsAreOfOne,
 )
 from hermes_chaos.sim.checkers.publishing import AcknowledgedAreStored, RefusedAreNowhere
+from hermes_chaos.sim.checkers.pulling import HandOutsAreExclusive, StaleAcksAreRefused
 from hermes_chaos.sim.checkers.pushing import InflightIsKept, RateIsKept, RetriesWait
 from hermes_chaos.sim.checkers.recovering import LostLogsAreSpared, OwnDatacentreServesAgain
 from hermes_chaos.sim.checkers.repeating import IdempotencyIsKept
@@ -139,6 +140,8 @@ class Checks:
             BalancerSettles(self.ledgers),
             FoldsAgree(),
             RegistersConverge(),
+            HandOutsAreExclusive(),
+            StaleAcksAreRefused(),
             LettersHaveCauses(subject),
             LettersCloseByDelivery(subject),
             TimeToLiveIsKept(subject),

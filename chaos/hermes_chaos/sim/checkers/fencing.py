@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 
 from hermes_chaos.sim.checkers.checker import Checker
 from hermes_chaos.sim.environment.clock import EPOCH_MS
-from hermes_chaos.sim.history.events import Attempted, Committing, Event, Lettering
+from hermes_chaos.sim.history.events import Attempted, Committing, Event, HandedOut, Lettering
 from hermes_chaos.sim.history.standing import Renewed, Skewed
 
 _FENCE_S = 2.0
@@ -44,6 +44,8 @@ class FencesAreKept(Checker):
             case Attempted(node=life, at_s=at_s):
                 what = f"pushed {event.message_id} to {event.subscription}"
                 self._check(life, what, at_s)
+            case HandedOut(life=life, at_s=at_s):
+                self._check(life, f"handed out {event.ack_id} of {event.subscription}", at_s)
             case Committing(life=life, at_s=at_s):
                 self._check(life, f"committed for {event.group}", at_s)
             case Skewed(node):

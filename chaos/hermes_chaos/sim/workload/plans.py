@@ -241,6 +241,21 @@ LATE_SUBSCRIPTIONS = (
     SubscriptionPlan(f"{GROUP}.clicks", "straggler", {"inflightSize": 5}, is_late=True),
 )
 ALL_SUBSCRIPTIONS = SUBSCRIPTIONS + LATE_SUBSCRIPTIONS
+PULLED_SUBSCRIPTIONS = (
+    SubscriptionPlan(
+        f"{GROUP}.orders",
+        "workers",
+        {"ackDeadlineSeconds": 1, "messageBackoff": 50},
+        more={"deliveryType": "PULL", "endpoint": None},
+    ),
+    SubscriptionPlan(
+        f"{GROUP}.payments",
+        "cashiers",
+        {"ackDeadlineSeconds": 1, "messageBackoff": 50, "ordered": True},
+        more={"deliveryType": "PULL", "endpoint": None},
+    ),
+)
+"""Only in runs with pull clients."""
 SOUGHT_SUBSCRIPTIONS = tuple(plan for plan in SUBSCRIPTIONS if plan is not STRICT)
 """Subscriptions that are retransmitted. If one were re-driven at the same time, its attempts could
 not be told apart.
