@@ -26,7 +26,6 @@ from hermes_actors.telemetry.metrics import Metrics, render_in_turns
 
 _HEADERS_MAX = 100
 _PATIENCE_S = 2.0
-_PULL_IDLE_S = 60.0
 _SAID_EACH_S = 60.0
 _logger = logging.getLogger(__name__)
 
@@ -204,10 +203,11 @@ async def _open_pulling(node: Node, clock: Clock) -> AsyncIterator[None]:
     config = node.config.consumers.pull
     async with open_bridge() as bridge:
         listener = FrontendConfig(host=config.host, port=config.port, headers_max=_HEADERS_MAX)
-        app = pull_app(node, bridge)
-        server = AsgiServer(app, listener, clock, field="consumers.pull.port", idle_s=_PULL_IDLE_S)
+        key = node.environment.ids.message_id()
+        app = pull_app(node, key, bridge)
+        server = AsgiServer(app, listener, clock, field="consumers.pull.port", idle_s=60.0)
         await guest.call(server.start)
-        node.pull_url = config.url or _urls(config.host, server)[0]
+        node.pull = (config.url or _urls(config.host, server)[0], key)
         try:
             yield
         finally:

@@ -18,6 +18,7 @@ from tests.management.conftest import subscription_of
 from tests.nodes_scene import TOPIC, Cluster
 
 ME = Anonymous()
+KEY = "secret"
 WORKER = f"{TOPIC}$worker"
 
 
@@ -62,11 +63,9 @@ async def cluster(nursery):
 async def desk(cluster, nursery):
     async with open_bridge() as bridge:
         b = cluster.nodes["b"]
-        app = pull_app(b, bridge)
+        app = pull_app(b, KEY, bridge)
         status = StatusFold()
-        header = NodeHeader(
-            node="b", dc="dc1", boot_id="1", sequence=1, pull_url="http://b", pull_key=b.pull_key
-        )
+        header = NodeHeader(node="b", dc="dc1", boot_id="1", sequence=1, pull=("http://b", KEY))
         status.take("dc1", StatusRecord(header), 0.0)
         async with httpx.AsyncClient(transport=httpx.ASGITransport(app=app)) as client:
             desk = Desk(cluster, client, status)
@@ -120,14 +119,11 @@ async def test_a_long_poll_through_another_node_is_answered_when_a_message_comes
 
 
 async def test_only_a_node_that_knows_the_key_is_answered(desk, cluster, autojump_clock):
-    cluster.nodes["b"].pull_key = "other"
     status = StatusFold()
-    header = NodeHeader(
-        node="b", dc="dc1", boot_id="1", sequence=1, pull_url="http://b", pull_key="guessed"
-    )
+    header = NodeHeader(node="b", dc="dc1", boot_id="1", sequence=1, pull=("http://b", "guessed"))
     status.take("dc1", StatusRecord(header), 0.0)
     async with open_bridge() as bridge:
-        app = pull_app(cluster.nodes["b"], bridge)
+        app = pull_app(cluster.nodes["b"], KEY, bridge)
         async with httpx.AsyncClient(transport=httpx.ASGITransport(app=app)) as client:
             with pytest.raises(Unavailable, match="Node b, its owner, answers 403"):
                 await Desk(cluster, client, status).pull(waitMs=0)
@@ -153,17 +149,17 @@ async def test_one_who_disconnects_gives_up_the_wait_and_the_messages_go_to_othe
 
     async with open_bridge() as bridge, trio.open_nursery() as clients:
         b = cluster.nodes["b"]
-        app = pull_app(b, bridge)
+        app = pull_app(b, KEY, bridge)
         scope = {
             "path": "/pull",
             "query_string": f"subscription={WORKER}".encode(),
-            "headers": [(b"hermes-pull-key", b.pull_key.encode())],
+            "headers": [(b"hermes-pull-key", KEY.encode())],
         }
         clients.start_soon(app, scope, receive, send)
         await trio.sleep(1)
         gone.set()
         await trio.sleep(1)
-        assert sent[0]["status"] == 499
+        assert sent[0]["status"] == 421
         await cluster.publish(1)
         hand_out = b.agent.consumer(WORKER).hand_out
         (out,) = await hand_out.pull(1, 5)
@@ -190,10 +186,10 @@ async def test_a_subscription_that_is_pushed_or_suspended_is_not_pulled(cluster,
     with pytest.raises(Refused, match="is suspended"):
         await pulls.pull(ME, TOPIC, "worker")
     for body, text in (
-        ({"maxMessages": 0}, "PullRequest.maxMessages must be from 1 to 1000"),
-        ({"waitMs": 30_001}, "PullRequest.waitMs must be from 0 to 30000"),
+        ({"maxMessages": 0}, r"PullRequest\.maxMessages: .*>= 1"),
+        ({"waitMs": 30_001}, r"PullRequest\.waitMs: .*<= 30000"),
     ):
         with pytest.raises(Refused, match=text):
             await pulls.pull(ME, TOPIC, "worker", body)
-    with pytest.raises(Refused, match=r"AckRequest.ackIds, their number must be from 1 to 1000"):
+    with pytest.raises(Refused, match=r"AckRequest\.ackIds: .*length >= 1"):
         await pulls.ack(ME, TOPIC, "worker", {"ackIds": []})

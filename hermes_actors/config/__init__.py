@@ -7,7 +7,6 @@ from hermes_actors.config.delivery import (
     EndpointsConfig,
     EndpointTlsConfig,
     ProxyConfig,
-    PullConfig,
     RecipientsConfig,
 )
 from hermes_actors.config.fallback import FallbackConfig, SpoolConfig
@@ -63,7 +62,6 @@ __all__ = [
     "PropagationConfig",
     "ProxyConfig",
     "PublishingAuthenticationConfig",
-    "PullConfig",
     "ReadinessConfig",
     "RecipientsConfig",
     "Role",

@@ -62,11 +62,6 @@ def _check_pull(pull: PullConfig) -> None:
         "consumers.pull.url: is needed, because consumers.pull.host is no address that other nodes "
         "can connect to; write http://10.0.0.5:8071, or make host this node's own address",
     )
-    url = urlsplit(pull.url)
-    require(
-        not pull.url or (url.scheme == "http" and bool(url.hostname)),
-        f"consumers.pull.url: '{pull.url}' is not http://host:port",
-    )
 
 
 def _check_proxy(proxy: ProxyConfig) -> None:

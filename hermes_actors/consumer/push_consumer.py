@@ -43,11 +43,6 @@ from hermes_actors.status.record import SubscriptionFigures
 _logger = logging.getLogger(__name__)
 
 _COMMIT_TIMEOUT_S = 3.0
-_DISPATCHES: dict[DeliveryType, Callable[[LiveSubscription, Surroundings], Dispatching[Any]]] = {
-    DeliveryType.SERIAL: SerialDispatch,
-    DeliveryType.BATCH: BatchDispatch,
-    DeliveryType.PULL: PullDispatch,
-}
 
 
 class PushConsumer:
@@ -100,7 +95,9 @@ class PushConsumer:
         self._sought = Wakeup()
         self._is_stopping = False
         self._letters = KeptDeadLetters(live, log_topic, parts, owned.lease)
-        dispatch = _DISPATCHES[live.subscription.delivery_type]
+        is_pulled = live.subscription.delivery_type is DeliveryType.PULL
+        serial = PullDispatch if is_pulled else SerialDispatch
+        dispatch = BatchDispatch if is_batch else serial
         self._dispatch: Dispatching[Any] = dispatch(
             live,
             Surroundings(

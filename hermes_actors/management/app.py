@@ -40,7 +40,6 @@ from hermes_actors.management.routes.subscriptions import (
     subscription_routes,
 )
 from hermes_actors.runtime.bridge import BridgeClosed, TrioBridge
-from hermes_actors.runtime.disconnects import ClientGone
 from hermes_actors.telemetry.metrics import Metrics
 
 
@@ -121,7 +120,6 @@ def _litestar(
             HermesError: on_hermes_error,
             HTTPException: on_http_error,
             BridgeClosed: on_stop,
-            ClientGone: on_stop,
             Exception: on_fault,
         },
     )

@@ -1,26 +1,27 @@
 """What clients of a pull subscription send and get, as JSON."""
 
-from enum import StrEnum, unique
+from typing import Annotated
 
-from msgspec import UNSET, Raw, Struct, UnsetType, field
+from msgspec import UNSET, Meta, Raw, Struct, UnsetType, field
 
 MESSAGES_MAX = 1_000
 """Maximum number of messages in an answer, and of ack ids in a request."""
-WAIT_MS_MAX = 30_000
 ACK_DEADLINE_S_MAX = 600
+
+AckIds = Annotated[list[str], Meta(min_length=1, max_length=MESSAGES_MAX)]
 
 
 class PullRequest(Struct, frozen=True, rename="camel", kw_only=True):
     """Fetch up to `max_messages`. Wait up to `wait_ms` for the first one."""
 
-    max_messages: int = 10
-    wait_ms: int = 10_000
+    max_messages: Annotated[int, Meta(ge=1, le=MESSAGES_MAX)] = 10
+    wait_ms: Annotated[int, Meta(ge=0, le=30_000)] = 10_000
 
 
 class AckRequest(Struct, frozen=True, rename="camel", kw_only=True):
     """The messages are processed."""
 
-    ack_ids: list[str]
+    ack_ids: AckIds
 
 
 class NackRequest(Struct, frozen=True, rename="camel", kw_only=True):
@@ -28,15 +29,15 @@ class NackRequest(Struct, frozen=True, rename="camel", kw_only=True):
     policy's backoff.
     """
 
-    ack_ids: list[str]
-    delay_ms: int | None = None
+    ack_ids: AckIds
+    delay_ms: Annotated[int, Meta(ge=0)] | None = None
 
 
 class ExtendRequest(Struct, frozen=True, rename="camel", kw_only=True):
     """The messages need more time: from now on, so many seconds."""
 
-    ack_ids: list[str]
-    ack_deadline_seconds: int
+    ack_ids: AckIds
+    ack_deadline_seconds: Annotated[int, Meta(ge=1, le=ACK_DEADLINE_S_MAX)]
 
 
 Asked = PullRequest | AckRequest | NackRequest | ExtendRequest
@@ -72,40 +73,27 @@ class Pulled(Struct, frozen=True, rename="camel"):
     received_messages: list[ReceivedMessage] = field(default_factory=list)
 
 
-@unique
-class RefusedCode(StrEnum):
-    """Why an ack id is refused."""
-
-    NOT_OUT = "NOT_OUT"
-    """Acknowledged or given back already, or its deadline has passed."""
-    STALE = "STALE"
-    """Handed out by an earlier owner of the partition, or before its consumer restarted."""
-    UNKNOWN = "UNKNOWN"
-    """Not an ack id."""
-
-    @property
-    def text(self) -> str:
-        """The reason for people."""
-        return {
-            RefusedCode.NOT_OUT: "it was acknowledged or given back before, or its deadline has "
-            "passed; in the latter case the message comes again",
-            RefusedCode.STALE: "the partition has another owner since, or its consumer has "
-            "restarted; the message comes again",
-            RefusedCode.UNKNOWN: "it is no ack id",
-        }[self]
+REFUSALS = {
+    "NOT_OUT": "it was acknowledged or given back before, or its deadline has passed; in the "
+    "latter case the message comes again",
+    "STALE": "the partition has another owner since, or its consumer has restarted; the message "
+    "comes again",
+    "UNKNOWN": "it is no ack id",
+}
+"""Why an ack id is refused: codes and their texts."""
 
 
 class RefusedAck(Struct, frozen=True, rename="camel"):
     """An ack id that had no effect."""
 
     ack_id: str
-    code: RefusedCode
+    code: str
     message: str
 
-    @classmethod
-    def because(cls, ack_id: str, code: RefusedCode) -> "RefusedAck":
-        """Refuse this id."""
-        return cls(ack_id, code, code.text)
+
+def refused(ack_id: str, code: str) -> RefusedAck:
+    """Refuse this id for one of REFUSALS."""
+    return RefusedAck(ack_id, code, REFUSALS[code])
 
 
 class Settled(Struct, frozen=True, rename="camel"):

@@ -29,7 +29,7 @@ from hermes_actors.model.pulling import (
 )
 from hermes_actors.node.running import Node
 from hermes_actors.runtime.bridge import BridgeClosed, TrioBridge
-from hermes_actors.runtime.disconnects import ClientGone, until_gone
+from hermes_actors.runtime.disconnects import until_gone
 from hermes_actors.status.fold import StatusFold
 
 PATIENCE_S = 6.0
@@ -71,37 +71,34 @@ class PullRoutes:
             await trio.sleep(_PAUSE_S)
 
     async def _ask_once(self, name: str, asked: Asked) -> bytes:
-        node = self._node
-        consumer = None if node.agent is None else node.agent.consumer(name)
-        if consumer is not None and consumer.hand_out is not None:
-            try:
-                return await answered(consumer.hand_out, asked, node.environment.clock)
-            except NotOwned as error:
-                raise _Elsewhere(error.message) from error
-        return await self._pass_on(name, asked)
+        try:
+            return await _answer_here(self._node, name, asked)
+        except NotOwned:
+            return await self._pass_on(name, asked)
 
     async def _pass_on(self, name: str, asked: Asked) -> bytes:
         dc, coordination = self._node.config.dc, self._node.coordination
-        state = None if coordination is None else coordination.state
-        grants = () if state is None else state.grants(name)
-        member = None if state is None or not grants else state.members.get(grants[0].boot)
+        assert coordination is not None, "management follows it"
+        grants = coordination.state.grants(name)
+        member = coordination.state.members.get(grants[0].boot) if grants else None
         if member is None:
             raise _Elsewhere(f"No node of {dc} owns subscription {name} now")
         header = self._status.header(dc, member.node)
-        if member.node == self._node.config.node or header is None or not header.pull_url:
+        if member.node == self._node.config.node or header is None or not header.pull[0]:
             raise _Elsewhere(f"Node {member.node}, its owner, is not ready to hand out messages")
         wait_s = asked.wait_ms / 1_000 if isinstance(asked, PullRequest) else 0.0
+        url, key = header.pull
         try:
             answer = await self._client.post(
-                header.pull_url.rstrip("/") + _PATHS[type(asked)],
+                url.rstrip("/") + _PATHS[type(asked)],
                 params={"subscription": name},
-                headers={"Hermes-Pull-Key": header.pull_key},
+                headers={"Hermes-Pull-Key": key},
                 content=msgspec.json.encode(asked),
                 timeout=wait_s + _ANSWER_TIMEOUT_S,
             )
         except (httpx.HTTPError, httpx.InvalidURL) as error:
             raise _Elsewhere(
-                f"Node {member.node}, its owner, cannot be reached at {header.pull_url} "
+                f"Node {member.node}, its owner, cannot be reached at {url} "
                 f"(consumers.pull.url): {str(error) or type(error).__name__}"
             ) from error
         if answer.status_code == 200:
@@ -110,6 +107,14 @@ class PullRoutes:
         if answer.status_code == 503:
             raise Unavailable(text)
         raise _Elsewhere(f"Node {member.node}, its owner, answers {answer.status_code}: {text}")
+
+
+async def _answer_here(node: Node, name: str, asked: Asked) -> bytes:
+    """The answer of this node. Raises NotOwned and Unavailable."""
+    consumer = None if node.agent is None else node.agent.consumer(name)
+    if consumer is None or consumer.hand_out is None:
+        raise NotOwned
+    return await answered(consumer.hand_out, asked, node.environment.clock)
 
 
 @asynccontextmanager
@@ -126,15 +131,12 @@ async def open_pull_routes(node: Node, status: StatusFold) -> AsyncIterator[Pull
             await client.aclose()
 
 
-def pull_app(node: Node, bridge: TrioBridge) -> Callable[[Any, Any, Any], Awaitable[None]]:
-    """The ASGI app of the pull listener: it answers other nodes what this node owns."""
-    key = node.pull_key = node.environment.ids.message_id()
-
-    async def answer(name: str, asked: Asked) -> bytes:
-        consumer = None if node.agent is None else node.agent.consumer(name)
-        if consumer is None or consumer.hand_out is None:
-            raise NotOwned
-        return await answered(consumer.hand_out, asked, node.environment.clock)
+def pull_app(
+    node: Node, key: str, bridge: TrioBridge
+) -> Callable[[Any, Any, Any], Awaitable[None]]:
+    """The ASGI app of the pull listener: it answers other nodes, which know the key, what this node
+    owns.
+    """
 
     async def respond(scope: Any, receive: Any) -> tuple[int, bytes]:
         headers = dict(scope["headers"])
@@ -142,40 +144,27 @@ def pull_app(node: Node, bridge: TrioBridge) -> Callable[[Any, Any, Any], Awaita
             return 403, b"another node has this address now, or the key is old"
         kind = _KINDS.get(scope["path"])
         name = httpx.QueryParams(scope["query_string"]).get("subscription", "")
-        body = await _read(receive)
-        if kind is None or body is None:
-            return 400, b"it is no request of a node"
+        if kind is None:
+            return 404, b"this version has no such call"
+        body, has_more = b"", True
+        while has_more and len(body) <= BODY_BYTES_MAX:
+            event = await receive()
+            body += event.get("body", b"")
+            has_more = event.get("more_body", False)
         try:
             asked = msgspec.json.decode(body, type=kind)
-            return 200, await until_gone(receive, bridge.call(answer, name, asked))
+            return 200, await until_gone(receive, bridge.call(_answer_here, node, name, asked))
         except msgspec.DecodeError as error:
             return 400, str(error).encode()
-        except NotOwned as error:
-            return 421, error.message.encode()
         except HermesError as error:
-            return 503, error.message.encode()
+            return error.status, error.message.encode()
         except BridgeClosed:
-            return 421, b"the node is stopping"
+            return 421, b"the node is stopping, or the client has gone"
 
     async def app(scope: Any, receive: Any, send: Any) -> None:
-        try:
-            status, body = await respond(scope, receive)
-        except ClientGone:
-            status, body = 499, b""
+        status, body = await respond(scope, receive)
         headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(body))]
         await send({"type": "http.response.start", "status": status, "headers": headers})
         await send({"type": "http.response.body", "body": body})
 
     return app
-
-
-async def _read(receive: Any) -> bytes | None:
-    """The request's body; None if it is too large or the client has gone."""
-    body: bytes = b""
-    while True:
-        event = await receive()
-        body += event.get("body", b"")
-        if event["type"] == "http.disconnect" or len(body) > BODY_BYTES_MAX:
-            return None
-        if not event.get("more_body"):
-            return body

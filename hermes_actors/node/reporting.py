@@ -114,5 +114,5 @@ def _sources(node: Node) -> Sources:
         open_letters=open_letters,
         spooled=spooled,
         elsewhere=elsewhere,
-        pull=lambda: (node.pull_url, node.pull_key),
+        pull=lambda: node.pull,
     )

@@ -86,10 +86,8 @@ class Node:
     """The search for tracked messages, on a management node."""
     boot_id: str = ""
     """The id of this life of the node."""
-    pull_url: str = ""
-    """Where other nodes reach its pull listener; empty string while it has none."""
-    pull_key: str = ""
-    """The secret by which they are known there."""
+    pull: tuple[str, str] = ("", "")
+    """Where other nodes reach its pull listener, and the secret by which they are known there."""
     replayed: list[Appended] = field(default_factory=list)
     """Called after each append from the spool."""
 

@@ -6,16 +6,14 @@ from typing import Any, TypeVar
 import anyio
 import outcome
 
+from hermes_actors.runtime.bridge import BridgeClosed
+
 T = TypeVar("T")
-
-
-class ClientGone(Exception):
-    """The client has disconnected, and its work was cancelled."""
 
 
 async def until_gone(receive: Callable[[], Awaitable[Any]], work: Awaitable[T]) -> T:
     """Await `work`, and cancel it when ASGI's `receive` reports a disconnect. The request's body
-    must have been read. Raises ClientGone, and what `work` raises.
+    must have been read. Raises BridgeClosed then, and what `work` raises.
     """
     results: list[outcome.Outcome[T]] = []
 
@@ -38,5 +36,5 @@ async def until_gone(receive: Callable[[], Awaitable[Any]], work: Awaitable[T]) 
         group.cancel_scope.cancel()
     # After the block, which would wrap the error.
     if not results:
-        raise ClientGone
+        raise BridgeClosed("the client has disconnected")
     return results[0].unwrap()

@@ -118,7 +118,6 @@ class Collector:
             self._begin_round(now_s)
         self._sequence += 1
         identity, found = self.identity, self._sources.dependencies()
-        pull_url, pull_key = self._sources.pull()
         (elsewhere_rate,) = self._elsewhere.update("", [self._sources.elsewhere()], now_s)
         header = NodeHeader(
             **asdict(identity),
@@ -134,8 +133,7 @@ class Collector:
             subscriptions=self._subscriptions,
             spooled=self._sources.spooled(),
             elsewhere_rate=elsewhere_rate,
-            pull_url=pull_url,
-            pull_key=pull_key,
+            pull=self._sources.pull(),
         )
         topics: list[bytes] = []
         subscriptions: list[bytes] = []

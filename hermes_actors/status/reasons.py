@@ -115,10 +115,6 @@ class Code(Enum):
         "subscriptionPolicy.requestTimeout gives the endpoint {timeout} ms to answer: raise it, or "
         "have the endpoint answer sooner"
     )
-    RAISE_DEADLINE = (
-        "clients have {deadline_s} to acknowledge a message: raise "
-        "subscriptionPolicy.ackDeadlineSeconds, or have them extend it"
-    )
     NO_HTTP2 = (
         "http2Enabled is on, and an endpoint that speaks HTTP/1.1 only fails like this: turn it "
         "off, or have the endpoint speak HTTP/2"

@@ -182,13 +182,13 @@ class NodeHeader(Struct, frozen=True, kw_only=True):
     """Messages sent to another datacentre: hedges, rescues, and those that the own log did not
     take.
     """
-    pull_url: str = ""
-    """Where management nodes of the datacentre fetch messages of pull subscriptions."""
-    pull_key: str = ""
-    """The secret by which they are known there; new at each start."""
+    pull: tuple[str, str] = ("", "")
+    """Where management nodes of the datacentre fetch messages of pull subscriptions, and the secret
+    by which they are known there, new at each start.
+    """
 
     def __repr__(self) -> str:
-        return redacted(self, pull_key=HIDDEN)
+        return redacted(self, pull=HIDDEN)
 
 
 class StatusRecord(Struct, frozen=True):

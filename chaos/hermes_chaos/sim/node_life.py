@@ -6,7 +6,6 @@ from contextlib import asynccontextmanager
 from functools import partial
 from typing import TypeVar
 
-import outcome
 import trio
 from msgspec.structs import replace
 
@@ -17,7 +16,6 @@ from hermes_actors.consumer.pulling.dispatch import PullDispatch
 from hermes_actors.consumer.senders.http1.pool import Http1Sender, PoolLimits
 from hermes_actors.consumer.senders.sender import Sender
 from hermes_actors.coordination.weights import weight_of
-from hermes_actors.errors import Unavailable
 from hermes_actors.log.memory import MemoryLog
 from hermes_actors.management.administration import Administration
 from hermes_actors.metadata.catalog import Catalog, LiveSubscription, SubscriptionChanged
@@ -30,6 +28,7 @@ from hermes_actors.runtime.cpu import StillCpu
 from hermes_actors.runtime.threads import NoThreads
 from hermes_actors.runtime.workers import InlinePool
 from hermes_chaos.sim import determinism
+from hermes_chaos.sim.calls import Calls
 from hermes_chaos.sim.checkers.checks import NothingFailsUnasked
 from hermes_chaos.sim.determinism import rng_of
 from hermes_chaos.sim.environment.clock import SimulatedClock
@@ -105,7 +104,7 @@ class NodeLife:
         self._node: Node | None = None
         self._mortal: list[_Mortal] = []
         self._requests: dict[Exchange, trio.CancelScope] = {}
-        self._calls: set[trio.CancelScope] = set()
+        self._calls = Calls(nursery)
         self._process = determinism.inside("")
         self._is_stopped = False
         self._crashes: Counter[str] = Counter()
@@ -256,27 +255,7 @@ class NodeLife:
         """
         found = self._hand_out(subscription)
         assert found is not None, "the node owns it"
-        scope, is_over = trio.CancelScope(), trio.Event()
-        results: list[outcome.Outcome[T]] = []
-        life = self.life_name
-
-        async def answer() -> None:
-            try:
-                with scope:
-                    results.append(outcome.Value(await act(found, life)))
-            except Unavailable as error:
-                results.append(outcome.Error(error))
-            finally:
-                self._calls.discard(scope)
-                is_over.set()
-
-        self._calls.add(scope)
-        self._process.run(self._nursery.start_soon, answer)
-        try:
-            await is_over.wait()
-        finally:
-            scope.cancel()
-        return results[0].unwrap() if results else None
+        return await self._calls.make(self._process, partial(act, found, self.life_name))
 
     def _hand_out(self, subscription: str) -> PullDispatch | None:
         agent = None if self._node is None else self._node.agent
@@ -466,7 +445,8 @@ class NodeLife:
                 each.die(commits_after_s)
             else:
                 each.die()
-        for scope in (*self._requests.values(), *self._calls):
+        self._calls.die()
+        for scope in self._requests.values():
             scope.cancel()
         self._requests.clear()
 

@@ -105,16 +105,6 @@ def create(
         DeliveryType | None,
         typer.Option(help="One by one, in batches, or by 'hermes pull'.", show_default="SERIAL"),
     ] = None,
-    ack_deadline_s: Annotated[
-        int | None,
-        typer.Option(
-            "--ack-deadline-s",
-            min=1,
-            metavar="N",
-            help="Time to acknowledge a message; PULL only.",
-            show_default="30",
-        ),
-    ] = None,
     tracking_mode: Annotated[
         TrackingMode | None,
         typer.Option(help="Which deliveries `hermes trace` shows.", show_default="trackingOff"),
@@ -144,7 +134,6 @@ def create(
         "attemptsMax": attempts_max,
         "retryOn": retry_on or None,
         "discardOn": discard_on or None,
-        "ackDeadlineSeconds": ack_deadline_s,
     }
     given: dict[str, Any] = {
         "topicName": topic,

@@ -17,7 +17,6 @@ from hermes_actors.model.pulling import (
     PulledMessage,
     PullRequest,
     ReceivedMessage,
-    RefusedAck,
     Settled,
 )
 from hermes_actors.runtime.clock import Clock
@@ -44,10 +43,6 @@ async def answered(hand_out: PullDispatch, asked: Asked, clock: Clock) -> bytes:
         refused = await hand_out.give_back(ids, asked.delay_ms)
     else:
         refused = await hand_out.extend(ids, asked.ack_deadline_seconds)
-    return _settled(ids, refused)
-
-
-def _settled(ids: Sequence[str], refused: list[RefusedAck]) -> bytes:
     return msgspec.json.encode(Settled(len(ids) - len(refused), refused))
 
 

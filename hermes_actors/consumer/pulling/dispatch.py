@@ -37,7 +37,7 @@ class NotOwned(Unavailable):
     """Messages cannot be handed out or settled here now: another node does, or none yet."""
 
     def __init__(self) -> None:
-        super().__init__("This node does not own the subscription any more; try again")
+        super().__init__("This node does not own the subscription any more", status=421)
 
 
 class _Unlimited(Pace):
@@ -131,11 +131,8 @@ class PullDispatch(SerialDispatch):
         """Give clients so long from now for these messages; return the ids that had no effect.
         Raises NotOwned.
         """
-
-        def extend(out: HandOut) -> None:
-            self._outs.extend(out, self._monotonic_s() + deadline_s)
-
-        return await self._settle(ack_ids, extend)
+        until_s = self._monotonic_s() + deadline_s
+        return await self._settle(ack_ids, lambda out: self._outs.extend(out, until_s))
 
     async def _settle(
         self, ack_ids: Sequence[str], act: Callable[[HandOut], None]
@@ -249,7 +246,7 @@ class PullDispatch(SerialDispatch):
         self._is_filling = True
         for out in overdue:
             after_s = now_s - out.delivery.sent_s
-            detail = f"a client did not acknowledge it within {after_s:.3g} s"
+            detail = f"a client did not acknowledge it in {after_s:.3g} s (ackDeadlineSeconds)"
             self._on_outcome(out.delivery, SendOutcome(0, "", Failure.TIMEOUT, detail))
         self._is_filling = False
         self._call_next()

@@ -6,15 +6,16 @@ start of the consumer, so an id of another subscription, or of the time before a
 """
 
 import heapq
-from math import ceil
+import re
 
 from msgspec import Struct
 
 from hermes_actors.consumer.delivery.delivery import Delivery
-from hermes_actors.model.pulling import RefusedAck, RefusedCode
+from hermes_actors.model.pulling import RefusedAck, refused
 
-_GRAIN_S = 0.1
-_ACK_ID_CHARACTERS_MAX = 200
+_ACK_ID = re.compile(r"([0-9]{1,20})\.([0-9]{1,20})\.([0-9]{1,20})\.([0-9a-f]{16})\.([0-9]{1,20})")
+_SHOWN_MAX = 200
+_STALE_MAX = 100
 
 
 class AckId(Struct, frozen=True):
@@ -32,28 +33,19 @@ class AckId(Struct, frozen=True):
     @classmethod
     def parse(cls, text: str) -> "AckId | None":
         """The parts of the text; None if it is no ack id."""
-        parts = text.split(".") if len(text) <= _ACK_ID_CHARACTERS_MAX else ()
-        if len(parts) != 5:
+        found = _ACK_ID.fullmatch(text)
+        if found is None:
             return None
-        epoch, partition, offset, life, number = parts
-        if not all(
-            each.isascii() and each.isdigit() for each in (epoch, partition, offset, number)
-        ):
-            return None
+        epoch, partition, offset, life, number = found.groups()
         return cls(int(epoch), int(partition), int(offset), life, int(number))
 
 
 class HandOut(Struct, eq=False):
-    """A message that a client has, until `tick`, a multiple of a tenth of a second."""
+    """A message that a client has until its deadline. Times are monotonic seconds."""
 
     delivery: Delivery
     ack_id: AckId
-    tick: int = 0
-
-    @property
-    def until_s(self) -> float:
-        """The deadline."""
-        return self.tick * _GRAIN_S
+    until_s: float
 
 
 class HandOuts:
@@ -64,85 +56,59 @@ class HandOuts:
         self._life = life
         self._number = 0
         self._out: dict[int, HandOut] = {}
-        # By deadline; the inner dictionaries serve as ordered sets.
-        self._by_tick: dict[int, dict[HandOut, None]] = {}
-        # The keys of `_by_tick`, and at most as many that have become empty.
-        self._ticks: list[int] = []
-
-    def __len__(self) -> int:
-        return len(self._out)
+        # Deadlines with numbers. Settled messages, and earlier deadlines, stay for a while.
+        self._deadlines: list[tuple[float, int]] = []
 
     def add(self, delivery: Delivery, until_s: float) -> HandOut:
         """Note that a client gets the message, and has until then to acknowledge it."""
         self._number += 1
         record = delivery.record
-        place = record.partition, record.offset
-        out = HandOut(delivery, AckId(self._epoch, *place, self._life, self._number))
-        self._out[self._number] = out
-        self._place(out, until_s)
+        ack_id = AckId(self._epoch, record.partition, record.offset, self._life, self._number)
+        out = self._out[self._number] = HandOut(delivery, ack_id, until_s)
+        self.extend(out, until_s)
         return out
 
     def find(self, text: str) -> HandOut | RefusedAck:
         """The message of an ack id, or why the id is refused."""
         ack_id = AckId.parse(text)
         if ack_id is None:
-            return RefusedAck.because(text[:_ACK_ID_CHARACTERS_MAX], RefusedCode.UNKNOWN)
-        if ack_id.epoch != self._epoch:
-            return RefusedAck.because(text, RefusedCode.STALE)
+            return refused(text[:_SHOWN_MAX], "UNKNOWN")
+        if (ack_id.epoch, ack_id.life) != (self._epoch, self._life):
+            return refused(text, "STALE")
         out = self._out.get(ack_id.number)
-        if out is None or out.ack_id != ack_id:
-            is_ours = ack_id.life == self._life
-            return RefusedAck.because(text, RefusedCode.NOT_OUT if is_ours else RefusedCode.STALE)
-        return out
+        return out if out is not None and out.ack_id == ack_id else refused(text, "NOT_OUT")
 
     def remove(self, out: HandOut) -> None:
         """Forget a message: it is acknowledged, given back or overdue."""
         del self._out[out.ack_id.number]
-        self._displace(out)
 
     def extend(self, out: HandOut, until_s: float) -> None:
         """Replace the deadline of a message."""
-        self._displace(out)
-        self._place(out, until_s)
+        out.until_s = until_s
+        heapq.heappush(self._deadlines, (until_s, out.ack_id.number))
+        if len(self._deadlines) > 2 * len(self._out) + _STALE_MAX:
+            # Sorted, so it is a heap.
+            self._deadlines = sorted((each.until_s, n) for n, each in self._out.items())
 
     def overdue(self, now_s: float, most: int) -> list[HandOut]:
         """Remove and return messages whose deadline has passed, at most so many."""
         found: list[HandOut] = []
         while len(found) < most and self.next_s <= now_s:
-            of_tick = self._by_tick[self._ticks[0]]
-            for out in list(of_tick)[: most - len(found)]:
-                self.remove(out)
-                found.append(out)
+            found.append(self._out.pop(heapq.heappop(self._deadlines)[1]))
         return found
 
     @property
     def next_s(self) -> float:
         """The earliest deadline; infinity if no message is out."""
-        ticks = self._ticks
-        while ticks and ticks[0] not in self._by_tick:
-            heapq.heappop(ticks)
-        return ticks[0] * _GRAIN_S if ticks else float("inf")
+        while self._deadlines:
+            until_s, number = self._deadlines[0]
+            out = self._out.get(number)
+            if out is not None and out.until_s == until_s:
+                return until_s
+            heapq.heappop(self._deadlines)
+        return float("inf")
 
     def clear(self) -> None:
         """Forget all messages."""
         self._out.clear()
-        self._by_tick.clear()
-        self._ticks.clear()
-
-    def _place(self, out: HandOut, until_s: float) -> None:
-        out.tick = ceil(until_s / _GRAIN_S)
-        of_tick = self._by_tick.get(out.tick)
-        if of_tick is None:
-            of_tick = self._by_tick[out.tick] = {}
-            if len(self._ticks) > 2 * len(self._by_tick) + 16:
-                # Sorted, so it is a heap.
-                self._ticks = sorted(self._by_tick)
-            else:
-                heapq.heappush(self._ticks, out.tick)
-        of_tick[out] = None
-
-    def _displace(self, out: HandOut) -> None:
-        of_tick = self._by_tick[out.tick]
-        del of_tick[out]
-        if not of_tick:
-            del self._by_tick[out.tick]
+        self._deadlines.clear()

@@ -21,7 +21,6 @@ from hermes_actors.model.pulling import ACK_DEADLINE_S_MAX
 from hermes_actors.model.signing_secrets import signing_violations
 from hermes_actors.model.subscription import (
     BatchPolicy,
-    DeliveryMode,
     DeliveryType,
     Filter,
     SerialPolicy,
@@ -86,6 +85,11 @@ _RANGES: dict[type[Struct], dict[str, tuple[int, ...]]] = {
     },
 }
 """The smallest and the largest value of each number. The largest is INTEGER_MAX if left out."""
+
+_OF_PUSHES = frozenset(
+    ["endpoint", "headers", "o_auth_policy", "http2_enabled", "signing", "cloud_events_enabled"]
+)
+"""Fields that a pull subscription must not use."""
 
 _NAME_RULE = f'must match "{NAME_RULE}"'
 _SEVERITIES = ("CRITICAL", "IMPORTANT", "NON_IMPORTANT")
@@ -200,21 +204,10 @@ def within_ranges(path: str, value: Struct) -> Iterator[str]:
 
 def _pulled(subscription: Subscription) -> Iterator[str]:
     """Yield the settings of pushes in a pull subscription."""
-    if subscription.delivery_type is not DeliveryType.PULL:
-        return
-    is_set = {
-        "endpoint": subscription.endpoint,
-        "mode": subscription.mode is DeliveryMode.BROADCAST,
-        "headers": subscription.headers,
-        "endpointAddressResolverMetadata": subscription.endpoint_address_resolver_metadata,
-        "oAuthPolicy": subscription.o_auth_policy,
-        "http2Enabled": subscription.http2_enabled,
-        "signing": subscription.signing,
-        "cloudEventsEnabled": subscription.cloud_events_enabled,
-    }
-    for name, value in is_set.items():
-        if value:
-            yield f"Subscription.{name} must be left out, because deliveryType is PULL"
+    if subscription.delivery_type is DeliveryType.PULL:
+        for each in fields_of(Subscription):
+            if each.name in _OF_PUSHES and getattr(subscription, each.name):
+                yield f"Subscription.{each.encode_name} must be left out with deliveryType PULL"
 
 
 def _statuses(path: str, policy: SerialPolicy | BatchPolicy) -> Iterator[str]:

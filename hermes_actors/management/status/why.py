@@ -111,14 +111,9 @@ def latency_shown(latency_ms: tuple[float, float] | None) -> dict[str, Any]:
 
 
 def _hint(failure: str, live: LiveSubscription) -> Iterator[Reason]:
-    if failure == "timeout":
+    if failure == "timeout" and live.subscription.delivery_type is not DeliveryType.PULL:
         policy = live.subscription.subscription_policy
-        if live.subscription.delivery_type is DeliveryType.PULL and isinstance(
-            policy, SerialPolicy
-        ):
-            yield because(Code.RAISE_DEADLINE, deadline_s=policy.ack_deadline_seconds)
-        else:
-            yield because(Code.RAISE_TIMEOUT, timeout=policy.request_timeout)
+        yield because(Code.RAISE_TIMEOUT, timeout=policy.request_timeout)
     if live.subscription.http2_enabled and failure in _NO_HTTP2:
         yield because(Code.NO_HTTP2)
 

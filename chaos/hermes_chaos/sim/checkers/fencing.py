@@ -8,7 +8,8 @@ from collections.abc import Iterable, Iterator
 
 from hermes_chaos.sim.checkers.checker import Checker
 from hermes_chaos.sim.environment.clock import EPOCH_MS
-from hermes_chaos.sim.history.events import Attempted, Committing, Event, HandedOut, Lettering
+from hermes_chaos.sim.history.events import Attempted, Committing, Event, Lettering
+from hermes_chaos.sim.history.pulling import HandedOut
 from hermes_chaos.sim.history.standing import Renewed, Skewed
 
 _FENCE_S = 2.0

@@ -3,7 +3,8 @@ settled too early, is judged as for pushes.
 """
 
 from hermes_chaos.sim.checkers.checker import Checker
-from hermes_chaos.sim.history.events import Acknowledged, Event, HandedOut, LetGo
+from hermes_chaos.sim.history.events import Event
+from hermes_chaos.sim.history.pulling import Acknowledged, HandedOut, LetGo
 
 _ROUNDED_S = 0.001
 

@@ -14,6 +14,7 @@ from hermes_actors.log.base import Commit
 from hermes_actors.model.dead_letter import Letter
 from hermes_actors.model.record import StoredRecord
 from hermes_chaos.sim.history.avro import as_published, read_avro
+from hermes_chaos.sim.history.pulling import Acknowledged, HandedOut, LetGo
 from hermes_chaos.sim.history.standing import Coordinated, Folded, Named, Renewed, Skewed
 
 _SCHEMA_ID = "sid"
@@ -277,41 +278,6 @@ class Adopted:
     node: str
     subscription: str
     at_s: float = 0.0
-
-
-@dataclass(frozen=True)
-class HandedOut:
-    """That life of a node handed a message of a pull subscription to a client, until `until_s`.
-    `place` is partition and offset; `key` is an empty string if the subscription is not ordered.
-    """
-
-    life: str
-    subscription: str
-    place: tuple[int, int]
-    epoch: int
-    ack_id: str
-    key: str
-    until_s: float
-    at_s: float
-
-
-@dataclass(frozen=True)
-class LetGo:
-    """A client is about to acknowledge a message, to give it back, or to replace its deadline."""
-
-    ack_id: str
-
-
-@dataclass(frozen=True)
-class Acknowledged:
-    """An owner has answered a client's acknowledgement. `epoch` is that of the ack id."""
-
-    dc: str
-    subscription: str
-    partition: int
-    epoch: int
-    ack_id: str
-    is_taken: bool
 
 
 @dataclass(frozen=True)

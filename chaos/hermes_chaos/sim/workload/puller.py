@@ -12,13 +12,11 @@ from hermes_actors.consumer.pulling.hand_outs import HandOut
 from hermes_actors.errors import Unavailable
 from hermes_chaos.sim.cluster import Cluster
 from hermes_chaos.sim.history.events import (
-    Acknowledged,
     Answer,
     Delivery,
-    HandedOut,
     History,
-    LetGo,
 )
+from hermes_chaos.sim.history.pulling import Acknowledged, HandedOut, LetGo
 from hermes_chaos.sim.history.trace import Trace
 from hermes_chaos.sim.workload.plans import SubscriptionPlan
 
