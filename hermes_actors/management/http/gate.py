@@ -19,6 +19,10 @@ A = TypeVarTuple("A")
 # For probes and tools, which have no account.
 _OPEN = OPEN | {"/openapi.json", "/roles"}
 _CALLER = "hermes_caller"
+OPEN_ROUTE = "hermes_open"
+"""The option of a route that needs neither an account nor the mode readWrite: to sign in."""
+REASON = "hermes_reason"
+"""The key of a request's state for the reason of its change, if a form has it."""
 
 
 class Gate:
@@ -90,6 +94,8 @@ class Gate:
         changes = not changes_nothing(method, path)
         if changes:
             self._origins.check(request.headers)
+        if request.route_handler.opt.get(OPEN_ROUTE):
+            return
         if changes or (self._guards_reads and path not in _OPEN):
             await self._bridge.call(self._required, request)
         if self._mode.restricts(method, path):
@@ -110,7 +116,8 @@ class Gate:
 
 
 def _author(caller: Caller, request: AnyRequest) -> Author:
-    reason = request.headers.get(REASON_HEADER, "").encode("latin-1").decode("utf-8", "replace")
+    in_header = request.headers.get(REASON_HEADER, "").encode("latin-1").decode("utf-8", "replace")
+    reason = request.scope["state"].get(REASON, in_header)
     if len(reason) > REASON_CHARACTERS_MAX:
         raise Refused(f"{REASON_HEADER} must have at most {REASON_CHARACTERS_MAX} characters")
     return Author(caller.name, request.client.host if request.client else "", reason)
