@@ -9,9 +9,11 @@ import trio
 from litestar import Router
 from msgspec import Struct
 
+from hermes_actors.actors.restart import TENANT
 from hermes_actors.config import Config, FrontendConfig
 from hermes_actors.console.console import Console
-from hermes_actors.console.front import Front, cookie_of
+from hermes_actors.console.front import Front
+from hermes_actors.console.history import History
 from hermes_actors.console.routes import console_routes
 from hermes_actors.console.sessions import Sessions
 from hermes_actors.management.app import build_app
@@ -169,16 +171,17 @@ async def _open_management(
         return
     config, parts = node.config.management, node.administration
     clock = environment.clock
-    sessions = Sessions(clock, environment.ids)
-    cookie = cookie_of(node.config.dc, node.config.node)
+    sessions = Sessions(f"{node.config.dc}/{node.config.node}", clock, environment.ids)
+    history = History(parts.statuses.figures)
+    node.control.start_task("console", history.run, restart=TENANT)
 
     def pages(gate: Gate) -> list[Router]:
-        return [console_routes(Console(gate, parts, node.config, clock, sessions, cookie))]
+        return [console_routes(Console(gate, parts, node.config, clock, sessions, history))]
 
     async with open_bridge() as bridge:
         app = build_app(parts, bridge, node.config, node.metrics, pages)
         server = AsgiServer(
-            Front(app, sessions, cookie),
+            Front(app, sessions),
             # Settings of management's own listener; those of publishing do not apply.
             FrontendConfig(
                 host=config.host,

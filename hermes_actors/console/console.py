@@ -12,6 +12,7 @@ from litestar.exceptions import HTTPException
 
 from hermes_actors.config import Config
 from hermes_actors.console.front import HOME, session_of
+from hermes_actors.console.history import History
 from hermes_actors.console.rendering import Files, Templates
 from hermes_actors.console.sessions import Sessions
 from hermes_actors.errors import ErrorCode, HermesError, Refused, Unavailable
@@ -51,14 +52,14 @@ class Console:
         config: Config,
         clock: Clock,
         sessions: Sessions,
-        cookie: str,
+        history: History,
     ) -> None:
         self.gate = gate
         self.parts = parts
         self.config = config
         self.clock = clock
         self.sessions = sessions
-        self.cookie = cookie
+        self.history = history
         self.files = Files()
         self._templates = Templates(self.files.addresses)
 

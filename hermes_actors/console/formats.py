@@ -8,11 +8,15 @@ from hermes_actors.model.moments import iso_ms, span
 
 UNKNOWN = "unknown"
 
-_GOOD, _WARN, _BAD, _IDLE = "good", "warn", "bad", "idle"
+GOOD, WARN, BAD, IDLE = "good", "warn", "bad", "idle"
 _TONES: Mapping[str, str] = MappingProxyType(
-    dict.fromkeys(("UP", "ACTIVE", "DELIVERING", "HEALTHY", "FULL", "CURRENT"), _GOOD)
-    | dict.fromkeys(("STOPPED", "FAILING", "GONE", "UNHEALTHY", "HEARTBEAT", "DOWN"), _BAD)
-    | dict.fromkeys(("NOT_READY", "SUSPENDED", "ADAPTING", "SLOW", "UNKNOWN", "NO_DATA"), _WARN)
+    dict.fromkeys(("UP", "READY", "ACTIVE", "DELIVERING", "HEALTHY", "FULL", "CURRENT"), GOOD)
+    | dict.fromkeys(
+        ("STOPPED", "FAILING", "GONE", "UNHEALTHY", "HEARTBEAT", "DOWN", "LOSING", "SILENT"), BAD
+    )
+    | dict.fromkeys(
+        ("NOT_READY", "SUSPENDED", "ADAPTING", "SLOW", "UNKNOWN", "NO_DATA", "NOTICE"), WARN
+    )
 )
 _BYTES = ("B", "KiB", "MiB", "GiB", "TiB")
 SPARK_WIDTH, SPARK_HEIGHT = 120, 28
@@ -20,7 +24,7 @@ SPARK_WIDTH, SPARK_HEIGHT = 120, 28
 
 def tone(state: str) -> str:
     """good, warn, bad or idle: the class of a state's badge."""
-    return _TONES.get(state, _IDLE)
+    return _TONES.get(state, IDLE)
 
 
 def words(state: str) -> str:

@@ -1,6 +1,5 @@
 """The ASGI layer in front of management: sessions become credentials, pages get their headers."""
 
-import hashlib
 from collections.abc import Iterable
 from http import HTTPStatus
 
@@ -29,13 +28,6 @@ _PAGE_HEADERS = (
 _UNCACHED = (b"cache-control", b"no-store")
 
 
-def cookie_of(dc: str, node: str) -> str:
-    """The name of a node's session cookie. Browsers send cookies to all ports of a host, so nodes
-    on one host must not share a name.
-    """
-    return f"hermes_{hashlib.blake2b(f'{dc}/{node}'.encode(), digest_size=4).hexdigest()}"
-
-
 class Front:
     """Paths below /console have a session: its cookie becomes the Authorization header that it
     stands for. Other paths ignore the cookie. The addresses that people type lead to the console.
@@ -43,10 +35,10 @@ class Front:
     Requests that end in /live are the page's own, not a person's: they do not keep a session open.
     """
 
-    def __init__(self, app: AsgiApp, sessions: Sessions, cookie: str) -> None:
+    def __init__(self, app: AsgiApp, sessions: Sessions) -> None:
         self._app = app
         self._sessions = sessions
-        self._cookie = f"{cookie}="
+        self._cookie = f"{sessions.cookie}="
 
     async def __call__(self, scope: Event, receive: Receive, send: Send) -> None:
         """Serve one request, or the server's lifespan."""

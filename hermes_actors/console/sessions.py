@@ -1,5 +1,7 @@
 """Sessions of people who have signed in: a bounded table in memory."""
 
+import hashlib
+
 from msgspec import Struct
 
 from hermes_actors.runtime.clock import Clock, IdSource
@@ -28,7 +30,12 @@ class Sessions:
     SESSIONS_MAX, a new one takes the place of the one that was unused longest.
     """
 
-    def __init__(self, clock: Clock, ids: IdSource) -> None:
+    def __init__(self, node: str, clock: Clock, ids: IdSource) -> None:
+        """`node`: the node with its datacentre. Browsers send cookies to all ports of a host, so
+        nodes on one host must not share the cookie's name.
+        """
+        digest = hashlib.blake2b(node.encode(), digest_size=4).hexdigest()
+        self.cookie = f"hermes_{digest}"
         self._clock = clock
         self._ids = ids
         self._open: dict[str, Session] = {}

@@ -51,7 +51,7 @@ def sign_in_page(console: Console) -> list[HTTPRouteHandler]:
         is_secure = request.headers.get("origin", "").startswith("https://")
         answer.set_cookie(
             Cookie(
-                console.cookie,
+                console.sessions.cookie,
                 "/console",
                 id_,
                 max_age=int(AGE_MAX_S),
@@ -67,7 +67,7 @@ def sign_in_page(console: Console) -> list[HTTPRouteHandler]:
         id_, _ = session_of(request)
         console.sessions.end(id_)
         answer = lead(SIGN_IN)
-        answer.delete_cookie(console.cookie, "/console")
+        answer.delete_cookie(console.sessions.cookie, "/console")
         return answer
 
     return [shown, sign_in, sign_out]
