@@ -48,6 +48,7 @@ class Webhook:
         metadata: Metadata,
         sender: Sender,
         route: PushRoute,
+        lines: bytes,
         signer: Signer,
         backoff: Backoff,
     ) -> None:
@@ -55,6 +56,7 @@ class Webhook:
         self._metadata = metadata
         self._sender = sender
         self._route = route
+        self._lines = lines
         self._signer = signer
         self._backoff = backoff
 
@@ -104,7 +106,7 @@ class Webhook:
         body = msgspec.json.encode(change)
         while True:
             now_s = self._metadata.clock.now_ms() // 1_000
-            lines = _LINES + self._signer.sign(change["id"], now_s, body)
+            lines = self._lines + self._signer.sign(change["id"], now_s, body)
             outcome = await pushed(self._sender, Push(self._route, lines, body, REQUEST_TIMEOUT_MS))
             if outcome.is_success:
                 self._backoff.reset()
@@ -131,11 +133,15 @@ async def start_webhook(
     if not webhook.url:
         return
     try:
-        route = parse_endpoint(webhook.url, str(_NAME)).resolve(b"{}")
+        endpoint = parse_endpoint(webhook.url, str(_NAME))
+        route = endpoint.resolve(b"{}")
         secret = await trio.Path(webhook.secret_file).read_text("ascii")
         signer = Signer([parse_secret(secret.strip())])
     except (Refused, Unresolved, OSError, BadSecret, UnicodeDecodeError) as error:
         raise StartupError(f"management.webhook cannot be used: {error}") from error
+    lines = _LINES
+    if endpoint.authorization:
+        lines += f"Authorization: {endpoint.authorization}\r\n".encode("ascii")
     # As for a subscription to this endpoint: the same guard, proxy and certificates.
     live = LiveSubscription(
         _NAME,
@@ -155,7 +161,7 @@ async def start_webhook(
         metrics = Metrics("hermes_webhook", environment.clock.monotonic_s)
         backoff = Backoff(environment.split_rng(), 1.0, 60.0)
         async with environment.open_senders(lambda _: None, metrics) as sender_of:
-            posting = Webhook(metadata, sender_of(live), route, signer, backoff)
+            posting = Webhook(metadata, sender_of(live), route, lines, signer, backoff)
             duties["webhook"] = lambda: posting.trouble
             await run_until(stop, posting.run)
 
