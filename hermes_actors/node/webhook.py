@@ -35,6 +35,8 @@ GROUP = "_hermes.webhook"
 
 REQUEST_TIMEOUT_MS = 10_000
 _AT_ONCE = 100
+# Kafka forgets a commit that was not repeated for days.
+_COMMIT_INTERVAL_S = 3_600.0
 _NAME = SubscriptionName(TopicName("_hermes", "changes"), "webhook")
 _LINES = b"User-Agent: hermes_actors\r\nContent-Type: application/json\r\n"
 _logger = logging.getLogger(__name__)
@@ -79,11 +81,14 @@ class Webhook:
                 entries = [each for each in await past.next(dropped[0] + 1) if each.place > place]
             else:
                 past = Past(metadata)
-                await metadata.wait_noted(place)
+                with trio.move_on_after(_COMMIT_INTERVAL_S):
+                    await metadata.wait_noted(place)
                 entries = metadata.trail.after(place, _AT_ONCE)
             for entry in entries:
                 await self._post(entry)
                 place = entry.place
+                await self._commit(place)
+            if not entries:
                 await self._commit(place)
 
     async def _committed(self) -> Place:
