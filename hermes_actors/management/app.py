@@ -26,6 +26,7 @@ from hermes_actors.management.http.answers import (
 from hermes_actors.management.http.gate import Gate
 from hermes_actors.management.http.openapi import document
 from hermes_actors.management.http.origins import ANY, Hosts, Origins
+from hermes_actors.management.http.reference import reference_route
 from hermes_actors.management.routes.catalog import catalog_routes, topic_routes
 from hermes_actors.management.routes.cluster import operating_routes
 from hermes_actors.management.routes.messages import message_routes, tail_route
@@ -93,7 +94,7 @@ def build_app(
     async def openapi() -> Answer:
         return Response(described, media_type=JSON)
 
-    routes.append(openapi)
+    routes += [openapi, reference_route(described)]
     for handler in routes:
         for path, verb in product(handler.paths, handler.http_methods):
             rule_of(verb, path)
