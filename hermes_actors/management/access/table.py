@@ -106,6 +106,10 @@ owner   changes DELETE   ^/subjects/{subject} ^/subjects/{subject}/versions/{ver
 admin   changes PUT      ^/config
 owner   changes PUT,DELETE ^/config/{subject}
 anyone  reads   POST,PUT,DELETE ^ ^/{rest}
+
+open    reads   GET      /console/static/{name} /console/sign-in /console/{path}
+open    changes POST     /console/sign-in /console/sign-out
+anyone  reads   GET      /console/overview /console/overview/live
 """
 
 
