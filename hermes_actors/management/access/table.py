@@ -91,6 +91,7 @@ admin   reads   GET      /readiness/datacenters
 admin   changes POST     /readiness/datacenters/{dc}
 anyone  reads   GET      /mode
 admin   changes POST     /mode
+account reads   GET      /audit /events
 anyone  reads   GET      /stats /unhealthy /status/nodes /status/subscriptions /status/topics
 
 anyone  reads   GET      ^ ^/{rest} ^/subjects ^/subjects/{subject}/versions
