@@ -16,6 +16,7 @@ from hermes_actors.management.access.roles import (
 from hermes_actors.management.balancing.operating import ConsumingNodes, Drains, WorkloadConstraints
 from hermes_actors.management.balancing.ownership import Balancing, ProposePlan
 from hermes_actors.management.balancing.placements import Placements
+from hermes_actors.management.catalog.consistency import Consistency
 from hermes_actors.management.catalog.groups import Groups
 from hermes_actors.management.catalog.oauth_providers import OAuthProviders
 from hermes_actors.management.catalog.owners import Owners
@@ -150,6 +151,7 @@ class Administration:
         self.mode = AccessMode(metadata, key("mode", metadata.dc, config.node))
         placements = Placements(metadata, view.coordinations, limits)
         self.statuses = Statuses(metadata, self.subscriptions, view.status, clock, placements)
+        self.consistency = Consistency(metadata, changes, logs)
         self.overview = Overview(metadata, self.statuses)
         self.queries = Queries(metadata, self.topics, self.subscriptions, self.statuses, pool.cpu_s)
         self.redrives = Redrives(metadata, letters, changes, self.subscriptions, clock)

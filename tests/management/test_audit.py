@@ -44,6 +44,11 @@ CHANGES_NOTHING = {
     f"POST {REGISTRY}/compatibility/subjects/{{subject}}/versions/{{version}}",
     f"POST {REGISTRY}/subjects/{{subject}}",
     "POST /topics/{topic}/subscriptions/{name}/test",
+    # With one datacentre there is nothing to change; a log topic has no metadata.
+    "POST /consistency/sync/groups/{group}",
+    "POST /consistency/sync/topics/{topic}",
+    "POST /consistency/sync/topics/{topic}/subscriptions/{name}",
+    "DELETE /consistency/inconsistencies/topics",
 }
 
 
