@@ -62,6 +62,19 @@ CompatibilityName = typing.Literal[
 ]
 
 
+class ConsoleConfig(Struct, frozen=True, forbid_unknown_fields=True):
+    """What Hermes' console shows. `{topic}` and `{subscription}` in URLs are replaced."""
+
+    title: str = "hermes console"
+    environment_name: str = "LOCAL"
+    critical_environment: bool = False
+    contact_link: str = ""
+    topic_dashboard_url: str = ""
+    subscription_dashboard_url: str = ""
+    topic_tracking_url: str = ""
+    subscription_tracking_url: str = ""
+
+
 class ManagementConfig(Struct, frozen=True, forbid_unknown_fields=True):
     """The management API. `allow_removal` and `allow_schema_removal` are off, as in Hermes."""
 
@@ -94,6 +107,7 @@ class ManagementConfig(Struct, frozen=True, forbid_unknown_fields=True):
     )
     subscribers_with_access_to_any_topic: list[str] = field(default_factory=list)
     cluster_names: list[str] = field(default_factory=list)
+    console: ConsoleConfig = field(default_factory=ConsoleConfig)
 
 
 class StatusConfig(Struct, frozen=True, forbid_unknown_fields=True):

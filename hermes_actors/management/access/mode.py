@@ -73,6 +73,4 @@ class AccessMode:
 
     def refusal(self) -> Unavailable:
         """The error for a restricted request of somebody else."""
-        return Unavailable(
-            f"Management is in mode {self._mode}: only administrators may change something"
-        )
+        return Unavailable("Action forbidden due to read-only mode")

@@ -5,7 +5,7 @@ Replication makes datacentres equal within seconds, so a difference lasts only w
 
 import logging
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterable
 from typing import Any
 
 import msgspec
@@ -55,16 +55,10 @@ class Consistency:
         """The groups that differ between datacentres, or have a topic or subscription that does.
         With `group_names` only these.
         """
-        folds = [(fold.dc, fold.catalog) for fold in self._folds(caller)]
-        groups = await _differing(
-            {dc: {name: live.group for name, live in each.groups.items()} for dc, each in folds}
-        )
-        topics = await _differing(
-            {dc: {name: live.topic for name, live in each.topics.items()} for dc, each in folds}
-        )
-        subscriptions = await _differing(
-            {dc: {n: live.subscription for n, live in e.subscriptions.items()} for dc, e in folds}
-        )
+        folds = self._folds(caller)
+        groups, topics, subscriptions = [
+            await _differing(folds, kind) for kind in ("group", "topic", "subscription")
+        ]
         in_topic, in_group = defaultdict(list), defaultdict(list)
         for name, copies in subscriptions.items():
             in_topic[name.partition("$")[0]].append({"name": name, _COPIES: copies})
@@ -141,8 +135,7 @@ class Consistency:
     async def unknown_topics(self, caller: Caller) -> list[str]:
         """The log topics of all datacentres that no metadata has ever known, sorted."""
         folds = self._folds(caller)
-        answers = await self._logs.ask(lambda log: log.topics.names())
-        _require_all(answers.silent)
+        held = (await self._logs.ask(lambda log: log.topics.names())).whole().values()
 
         def is_unknown(log_topic: str) -> bool:
             parsed = parse_log_topic(log_topic, self._metadata.namespace)
@@ -150,9 +143,7 @@ class Consistency:
                 return False
             return all(fold.register(topic_key(parsed[0])) is None for fold in folds)
 
-        return sorted(
-            filter(is_unknown, {name for each in answers.known.values() for name in each})
-        )
+        return sorted(filter(is_unknown, {name for each in held for name in each}))
 
     async def delete_topic(self, caller: Caller, topic_name: str) -> None:
         """Delete a log topic without metadata, with its messages, in all datacentres."""
@@ -161,31 +152,25 @@ class Consistency:
                 f"No log has a topic {topic_name} without metadata", ErrorCode.TOPIC_NOT_EXISTS
             )
         _logger.warning("%s deletes log topic %s, which has no metadata", caller.name, topic_name)
-        _require_all((await self._logs.ask(lambda log: log.topics.delete(topic_name))).silent)
+        (await self._logs.ask(lambda log: log.topics.delete(topic_name))).whole()
 
     def _folds(self, caller: Caller) -> list[Metadata]:
         """The metadata of all datacentres, sorted by name."""
         require_admin(caller, "compare the datacentres")
         folds = sorted((self._metadata, *self._metadata.standins), key=lambda fold: fold.dc)
-        _require_all({fold.dc: fold.health.reason for fold in folds if not fold.is_current})
+        if silent := [f"{fold.dc}: {fold.health.reason}" for fold in folds if fold.health.reason]:
+            raise Unavailable("; ".join(silent))
         return folds
 
 
-def _require_all(troubles: Mapping[str, str]) -> None:
-    if troubles:
-        said = "; ".join(f"{dc}: {reason}" for dc, reason in troubles.items())
-        raise Unavailable(f"Not all datacentres answer now: {said}")
-
-
-async def _differing(
-    values: Mapping[str, Mapping[str, Any]],
-) -> dict[str, list[dict[str, Any]]]:
-    """Of values by datacentre and name, those that are not the same everywhere: by name, in Hermes'
-    format.
+async def _differing(folds: Iterable[Metadata], kind: str) -> dict[str, list[dict[str, Any]]]:
+    """The copies of those of this kind that are not the same in all datacentres, by name, in
+    Hermes' format.
     """
+    live = {fold.dc: getattr(fold.catalog, f"{kind}s") for fold in folds}
     found = {}
-    async for name in each_in_turns(sorted({name for each in values.values() for name in each})):
-        copies = {dc: each.get(name) for dc, each in values.items()}
+    async for name in each_in_turns(sorted({name for each in live.values() for name in each})):
+        copies = {dc: getattr(each.get(name), kind, None) for dc, each in live.items()}
         first, *others = copies.values()
         if any(each != first for each in others):
             found[name] = [{"datacenter": dc, **_content(each)} for dc, each in copies.items()]

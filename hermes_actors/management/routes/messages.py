@@ -15,6 +15,7 @@ from hermes_actors.management.administration import Administration
 from hermes_actors.management.http.answers import JSON, Answer, AnyRequest
 from hermes_actors.management.http.gate import Gate
 from hermes_actors.management.messages.filters import FilterTest
+from hermes_actors.management.messages.offline import OfflineRetransmission
 from hermes_actors.management.messages.tail import Tail, Tails
 from hermes_actors.management.routes.route import SUBSCRIPTION, Add
 from hermes_actors.runtime.bridge import BridgeClosed
@@ -23,6 +24,7 @@ TAILS_MAX = 64
 """The maximum number of open streams of messages."""
 
 _BYTES = "application/octet-stream"
+_OFFLINE = "/offline-retransmission"
 _NDJSON = "application/x-ndjson"
 
 _Start = Annotated[
@@ -32,8 +34,10 @@ _Start = Annotated[
 
 
 def message_routes(add: Add, parts: Administration) -> list[HTTPRouteHandler]:
-    """/topics/{topic}/preview, /filters and /tracking, and Hermes' traces of a message."""
-    previews, tracking = parts.previews, parts.tracking
+    """/topics/{topic}/preview, /filters, /tracking, Hermes' traces of a message, and
+    /offline-retransmission.
+    """
+    previews, tracking, tasks = parts.previews, parts.tracking, parts.offline_tasks
     preview, trace = "GET /topics/{topic:str}/preview", "GET /events/{message_id:str}/trace"
 
     async def of_message(caller: Caller, message_id: str) -> dict[str, Any]:
@@ -53,6 +57,10 @@ def message_routes(add: Add, parts: Administration) -> list[HTTPRouteHandler]:
         add("POST /filters/{topic:str}", parts.filter_trials.make, takes=FilterTest),
         add("GET /tracking/{message_id:path}", of_message),
         add(trace, tracking.of_subscription, below=SUBSCRIPTION),
+        add("POST /tasks", tasks.create, below=_OFFLINE, status=201, takes=OfflineRetransmission),
+        add("GET /tasks", tasks.all, below=_OFFLINE),
+        add("DELETE /tasks/{task:str}", tasks.delete, below=_OFFLINE),
+        add("GET /topics/{topic:str}/tasks", tasks.of_topic, below=_OFFLINE),
     ]
 
 
