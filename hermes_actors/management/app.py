@@ -3,12 +3,13 @@
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 
-from litestar import Litestar, Response, get
+from litestar import HttpMethod, Litestar, Response, Router, get
 from litestar.exceptions import HTTPException
 from litestar.handlers import HTTPRouteHandler
 
 from hermes_actors.config import Config
 from hermes_actors.errors import HermesError
+from hermes_actors.management.access.table import rule_of
 from hermes_actors.management.administration import Administration
 from hermes_actors.management.http.answers import (
     JSON,
@@ -24,6 +25,7 @@ from hermes_actors.management.http.answers import (
 from hermes_actors.management.http.gate import Gate
 from hermes_actors.management.http.openapi import document
 from hermes_actors.management.http.origins import ANY, Hosts, Origins
+from hermes_actors.management.routes.audit import audit_routes
 from hermes_actors.management.routes.catalog import catalog_routes, topic_routes
 from hermes_actors.management.routes.cluster import operating_routes
 from hermes_actors.management.routes.messages import message_routes, tail_route
@@ -40,14 +42,19 @@ from hermes_actors.runtime.bridge import BridgeClosed, TrioBridge
 from hermes_actors.telemetry.metrics import Metrics
 
 
+def _no_pages(_gate: Gate) -> Sequence[Router]:
+    return ()
+
+
 def build_app(
     parts: Administration,
     bridge: TrioBridge,
     config: Config,
     metrics: Sequence[Metrics] = (),
+    pages: Callable[[Gate], Sequence[Router]] = _no_pages,
 ) -> AsgiApp:
     """The ASGI app. It works with any server on this thread, because it calls the parts through
-    `bridge`. `metrics` are shown at `/status/prometheus`.
+    `bridge`. `metrics` are shown at `/status/prometheus`. `pages`: further routes, outside the API.
     """
     management = config.management
     authentication = management.authentication
@@ -79,6 +86,7 @@ def build_app(
         *query_routes(add, parts),
         tail_route(gate, parts.tails),
         *operating_routes(add, parts),
+        *audit_routes(add, gate, parts.audit),
         *overview_routes(add, parts),
         unhealthy_route(gate, parts.overview),
         *probe_routes(parts.health, metrics),
@@ -91,14 +99,17 @@ def build_app(
     async def openapi() -> Answer:
         return Response(described, media_type=JSON)
 
-    app = _litestar([*routes, openapi], gate.check)
+    app = _litestar([*routes, openapi, *pages(gate)], gate.check)
+    for each in app.routes:
+        for verb in each.methods - {HttpMethod.OPTIONS}:
+            rule_of(verb, each.path)
     hosts = Hosts([management.host, config.node, *management.allowed_hosts])
     timeout_s = management.body_timeout_ms / 1_000
     return WireRules(app, management.cors_allowed_origin, hosts, timeout_s)
 
 
 def _litestar(
-    routes: list[HTTPRouteHandler], before_request: Callable[[AnyRequest], Awaitable[None]]
+    routes: list[HTTPRouteHandler | Router], before_request: Callable[[AnyRequest], Awaitable[None]]
 ) -> Litestar:
     return Litestar(
         routes,

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from hermes_actors.errors import ErrorCode, Refused, Unavailable
-from hermes_actors.management.access.roles import Caller, require_admin
+from hermes_actors.management.access.roles import Caller
 from hermes_actors.management.bodies.secrets import masked
 from hermes_actors.management.changes import Changes
 from hermes_actors.management.offsets.asking import Logs
@@ -45,17 +45,15 @@ class Consistency:
         self._changes = changes
         self._logs = logs
 
-    async def groups(self, caller: Caller) -> list[str]:
+    async def groups(self) -> list[str]:
         """The groups of all datacentres, sorted."""
-        return sorted({name for each in self._folds(caller) for name in each.catalog.groups})
+        return sorted({name for each in self._folds() for name in each.catalog.groups})
 
-    async def differences(
-        self, caller: Caller, group_names: list[str] | None = None
-    ) -> list[dict[str, Any]]:
+    async def differences(self, group_names: list[str] | None = None) -> list[dict[str, Any]]:
         """The groups that differ between datacentres, or have a topic or subscription that does.
         With `group_names` only these.
         """
-        folds = self._folds(caller)
+        folds = self._folds()
         groups, topics, subscriptions = [
             await _differing(folds, kind) for kind in ("group", "topic", "subscription")
         ]
@@ -72,33 +70,29 @@ class Consistency:
             if not group_names or name in group_names
         ]
 
-    async def sync_group(self, caller: Caller, group: str, primary_datacenter: str) -> None:
+    async def sync_group(self, group: str, primary_datacenter: str) -> None:
         """Make a group in all datacentres what it is in one of them."""
-        await self._sync(caller, group_key(group), primary_datacenter, topics_below(group))
+        await self._sync(group_key(group), primary_datacenter, topics_below(group))
 
-    async def sync_topic(self, caller: Caller, topic: str, primary_datacenter: str) -> None:
+    async def sync_topic(self, topic: str, primary_datacenter: str) -> None:
         """Make a topic in all datacentres what it is in one of them."""
         name = TopicName.parse(topic)
         around = subscriptions_below(name), group_key(name.group)
-        await self._sync(caller, topic_key(name), primary_datacenter, *around)
+        await self._sync(topic_key(name), primary_datacenter, *around)
 
-    async def sync_subscription(
-        self, caller: Caller, topic: str, name: str, primary_datacenter: str
-    ) -> None:
+    async def sync_subscription(self, topic: str, name: str, primary_datacenter: str) -> None:
         """Make a subscription in all datacentres what it is in one of them."""
         found = SubscriptionName(TopicName.parse(topic), name)
         key = subscription_key(found)
-        await self._sync(caller, key, primary_datacenter, f"{key}/", topic_key(found.topic))
+        await self._sync(key, primary_datacenter, f"{key}/", topic_key(found.topic))
 
-    async def _sync(
-        self, caller: Caller, key: str, primary: str, below: str, parent: str = ""
-    ) -> None:
+    async def _sync(self, key: str, primary: str, below: str, parent: str = "") -> None:
         """Make a change to the own metadata, which the other datacentres copy. `below`: the prefix
         of keys without which it may be deleted. `parent`: the key with which it may be created.
         """
 
         def decide() -> Change | None:
-            folds = {fold.dc: fold for fold in self._folds(caller)}
+            folds = {fold.dc: fold for fold in self._folds()}
             if primary not in folds:
                 known = ", ".join(folds)
                 raise Refused(f"primaryDatacenter: there is no '{primary}'; there are {known}")
@@ -132,9 +126,9 @@ class Consistency:
 
         await self._changes.make(decide)
 
-    async def unknown_topics(self, caller: Caller) -> list[str]:
+    async def unknown_topics(self) -> list[str]:
         """The log topics of all datacentres that no metadata has ever known, sorted."""
-        folds = self._folds(caller)
+        folds = self._folds()
         held = (await self._logs.ask(lambda log: log.topics.names())).whole().values()
 
         def is_unknown(log_topic: str) -> bool:
@@ -147,16 +141,15 @@ class Consistency:
 
     async def delete_topic(self, caller: Caller, topic_name: str) -> None:
         """Delete a log topic without metadata, with its messages, in all datacentres."""
-        if topic_name not in await self.unknown_topics(caller):
+        if topic_name not in await self.unknown_topics():
             raise Refused(
                 f"No log has a topic {topic_name} without metadata", ErrorCode.TOPIC_NOT_EXISTS
             )
         _logger.warning("%s deletes log topic %s, which has no metadata", caller.name, topic_name)
         (await self._logs.ask(lambda log: log.topics.delete(topic_name))).whole()
 
-    def _folds(self, caller: Caller) -> list[Metadata]:
+    def _folds(self) -> list[Metadata]:
         """The metadata of all datacentres, sorted by name."""
-        require_admin(caller, "compare the datacentres")
         folds = sorted((self._metadata, *self._metadata.standins), key=lambda fold: fold.dc)
         if silent := [f"{fold.dc}: {fold.health.reason}" for fold in folds if fold.health.reason]:
             raise Unavailable("; ".join(silent))

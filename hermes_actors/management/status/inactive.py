@@ -2,8 +2,8 @@
 
 from typing import Any
 
+from hermes_actors.errors import Refused
 from hermes_actors.log.base import LATEST, Log, UnknownTopic
-from hermes_actors.management.access.roles import Caller, require_admin
 from hermes_actors.management.messages.newest import TIMEOUT_S, newest
 from hermes_actors.management.offsets.asking import Logs
 from hermes_actors.metadata.catalog import Catalog
@@ -20,13 +20,14 @@ class InactiveTopics:
         self._logs = logs
         self._clock = clock
 
-    async def all(self, caller: Caller, days: int = 60) -> list[dict[str, Any]]:
+    async def all(self, days: int = 60) -> list[dict[str, Any]]:
         """The topics older than `days` without a message since then, in Hermes' format.
 
         The time of the last message is that of the topic's creation if no log holds one any more. A
         trio coroutine. Raises Refused, and Unavailable if a log does not answer.
         """
-        require_admin(caller, "see inactive topics")
+        if days < 1:
+            raise Refused("days must be greater than or equal to 1")
         since_ms = self._clock.now_ms() - days * _DAY_MS
         created = {
             name: round(1_000 * live.topic.created_at)
