@@ -92,17 +92,7 @@ admin   reads   GET      /readiness/datacenters
 admin   changes POST     /readiness/datacenters/{dc}
 anyone  reads   GET      /mode
 admin   changes POST     /mode
-admin   reads   GET      /consistency/groups /consistency/inconsistencies/groups
-admin   reads   GET      /consistency/inconsistencies/topics /inactive-topics
-admin   changes DELETE   /consistency/inconsistencies/topics
-admin   changes POST     /consistency/sync/groups/{group} /consistency/sync/topics/{topic}
-admin   changes POST     /consistency/sync…
-anyone  reads   GET      /offline-retransmission/tasks /offline-retransmission/topics/{topic}/tasks
-owner   changes POST     /offline-retransmission/tasks
-owner   changes DELETE   /offline-retransmission/tasks/{task}
-open    reads   GET      /console
-anyone  reads   GET      /dashboards/topics/{topic} /dashboards… /monitoring/consumer-groups
-anyone  reads   GET      /tracking-urls/topics/{topic} /tracking-urls…
+account reads   GET      /audit /events
 anyone  reads   GET      /stats /unhealthy /status/nodes /status/subscriptions /status/topics
 
 anyone  reads   GET      ^ ^/{rest} ^/subjects ^/subjects/{subject}/versions
@@ -118,6 +108,18 @@ owner   changes DELETE   ^/subjects/{subject} ^/subjects/{subject}/versions/{ver
 admin   changes PUT      ^/config
 owner   changes PUT,DELETE ^/config/{subject}
 anyone  reads   POST,PUT,DELETE ^ ^/{rest}
+
+admin   reads   GET      /consistency/groups /consistency/inconsistencies/groups
+admin   reads   GET      /consistency/inconsistencies/topics /inactive-topics
+admin   changes DELETE   /consistency/inconsistencies/topics
+admin   changes POST     /consistency/sync/groups/{group} /consistency/sync/topics/{topic}
+admin   changes POST     /consistency/sync…
+anyone  reads   GET      /offline-retransmission/tasks /offline-retransmission/topics/{topic}/tasks
+owner   changes POST     /offline-retransmission/tasks
+owner   changes DELETE   /offline-retransmission/tasks/{task}
+open    reads   GET      /console
+anyone  reads   GET      /dashboards/topics/{topic} /dashboards… /monitoring/consumer-groups
+anyone  reads   GET      /tracking-urls/topics/{topic} /tracking-urls…
 
 open    reads   GET      /console/static/{name} /console/sign-in /console/{path}
 open    changes POST     /console/sign-in /console/sign-out
