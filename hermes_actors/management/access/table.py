@@ -53,6 +53,7 @@ account changes POST     /topics
 owner   changes PUT,DELETE /topics/{topic}
 owner   reads   GET      /topics/{topic}/messages
 owner   reads   GET      /topics/{topic}/preview /topics/{topic}/preview/{index}
+owner   reads   GET  /topics/{topic}/preview/cluster/{cluster}/partition/{partition}/offset/{offset}
 anyone  reads   GET      /topics/{topic}/schema /topics/{topic}/schema/versions/{version}
 anyone  reads   GET      /topics/{topic}/schema/ids/{schema_id}
 owner   changes POST,DELETE /topics/{topic}/schema
@@ -107,6 +108,18 @@ owner   changes DELETE   ^/subjects/{subject} ^/subjects/{subject}/versions/{ver
 admin   changes PUT      ^/config
 owner   changes PUT,DELETE ^/config/{subject}
 anyone  reads   POST,PUT,DELETE ^ ^/{rest}
+
+admin   reads   GET      /consistency/groups /consistency/inconsistencies/groups
+admin   reads   GET      /consistency/inconsistencies/topics /inactive-topics
+admin   changes DELETE   /consistency/inconsistencies/topics
+admin   changes POST     /consistency/sync/groups/{group} /consistency/sync/topics/{topic}
+admin   changes POST     /consistency/sync…
+anyone  reads   GET      /offline-retransmission/tasks /offline-retransmission/topics/{topic}/tasks
+owner   changes POST     /offline-retransmission/tasks
+owner   changes DELETE   /offline-retransmission/tasks/{task}
+open    reads   GET      /console
+anyone  reads   GET      /dashboards/topics/{topic} /dashboards… /monitoring/consumer-groups
+anyone  reads   GET      /tracking-urls/topics/{topic} /tracking-urls…
 
 open    reads   GET      /console/static/{name} /console/sign-in /console/{path}
 open    changes POST     /console/sign-in /console/sign-out

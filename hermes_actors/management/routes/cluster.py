@@ -15,7 +15,7 @@ from hermes_actors.management.balancing.operating import (
     TopicConstraints,
 )
 from hermes_actors.management.http.answers import Answer, empty_answer, json_answer
-from hermes_actors.management.routes.route import Add
+from hermes_actors.management.routes.route import SUBSCRIPTION, Add
 
 
 class Readiness(Struct, rename="camel"):
@@ -26,14 +26,15 @@ class Readiness(Struct, rename="camel"):
 
 _CONSTRAINTS = "/workload-constraints"
 _READINESS = "/readiness/datacenters"
+_SYNC = "/consistency/sync"
 _TEXT = "text/plain"
 _DRAIN = "/balancer/drains/{dc:str}/{node:str}"
 
 
 def operating_routes(add: Add, parts: Administration) -> list[HTTPRouteHandler]:
-    """/balancer, /workload-constraints, /readiness and /mode."""
+    """/balancer, /workload-constraints, /readiness, /consistency and /mode."""
     constraints, balancing, drains = parts.workload_constraints, parts.balancing, parts.drains
-    readiness, mode = parts.readiness, parts.mode
+    readiness, mode, consistency = parts.readiness, parts.mode, parts.consistency
     put = partial(add, answering=_new_or_not, gives=NoneType, or_status=201)
     remove = partial(add, call=constraints.remove, has_query=False)
     of_topic, of_subscription = _CONSTRAINTS + "/topic", _CONSTRAINTS + "/subscription"
@@ -51,6 +52,13 @@ def operating_routes(add: Add, parts: Administration) -> list[HTTPRouteHandler]:
         add(f"DELETE {_DRAIN}", drains.undo, answering=_was_drained, gives=dict[str, bool]),
         add(f"GET {_READINESS}", readiness.all),
         add(f"POST {_READINESS}/{{dc:str}}", readiness.set, status=202, takes=Readiness),
+        add("GET /consistency/groups", consistency.groups),
+        add("GET /consistency/inconsistencies/groups", consistency.differences),
+        add("GET /consistency/inconsistencies/topics", consistency.unknown_topics),
+        add("DELETE /consistency/inconsistencies/topics", consistency.delete_topic),
+        add(f"POST {_SYNC}/groups/{{group:str}}", consistency.sync_group),
+        add(f"POST {_SYNC}/topics/{{topic:str}}", consistency.sync_topic),
+        add(f"POST {SUBSCRIPTION}", consistency.sync_subscription, below=_SYNC),
         add("GET /mode", mode.get, needs_metadata=False, answering=_plain_text, media_type=_TEXT),
         add("POST /mode", mode.set),
     ]
