@@ -152,6 +152,7 @@ def steps(api):
             {"isReady": False},
         ),
         ("POST /mode", "/mode?mode=readWrite", None),
+        ("POST /apply", "/apply", {"groups": [{"groupName": "shop", "labels": {"team": "a"}}]}),
         ("DELETE /topics/{topic}/subscriptions/{name}", BILLING, None),
         ("DELETE /topics/{topic}", "/topics/shop.orders", None),
         ("DELETE /groups/{group}", "/groups/shop", None),

@@ -183,7 +183,7 @@ class WorkloadConstraints:
         name = SubscriptionName.parse(wanted.subscription_name)
         return await self._set(name, "Subscription", wanted.constraints)
 
-    async def remove(self, caller: Caller, topic: str, subscription: str | None = None) -> None:
+    async def delete(self, caller: Caller, topic: str, subscription: str | None = None) -> None:
         """Remove a constraint; a missing one is no error."""
         require_admin(caller, "remove workload constraints")
         of_topic = TopicName.parse(topic)

@@ -19,6 +19,7 @@ from hermes_actors.model.group import Group
 from hermes_actors.model.oauth import OAuthProvider
 from hermes_actors.model.subscription import BatchPolicy, SerialPolicy, Subscription
 from hermes_actors.model.topic import Topic
+from hermes_actors.model.workload import Constraints
 
 TYPED = "hermes_typed"
 """The option of a route that holds its typed twin: a handler with the types of both bodies, the
@@ -52,6 +53,24 @@ SubscriptionPatch = _partly("SubscriptionPatch", WholeSubscription)
 TopicPatch = _partly("TopicPatch", WholeTopic)
 GroupPatch = _partly("GroupPatch", Group)
 OAuthProviderPatch = _partly("OAuthProviderPatch", OAuthProvider)
+_ConstraintItem = msgspec.defstruct(
+    "ConstraintItem",
+    [("topic_name", str, UNSET), ("subscription_name", str, UNSET), ("constraints", Constraints)],
+    rename="camel",
+    kw_only=True,
+)
+Configuration = msgspec.defstruct(
+    "Configuration",
+    [
+        ("oauth_providers", list[OAuthProviderPatch], UNSET),  # type: ignore[valid-type]
+        ("groups", list[GroupPatch], UNSET),  # type: ignore[valid-type]
+        ("topics", list[TopicPatch], UNSET),  # type: ignore[valid-type]
+        ("subscriptions", list[SubscriptionPatch], UNSET),  # type: ignore[valid-type]
+        ("workload_constraints", list[_ConstraintItem], UNSET),  # type: ignore[valid-type]
+        ("delete", list[str], UNSET),
+    ],
+    rename="camel",
+)
 
 REGISTRY = "/schema-registry"
 REGISTRY_JSON = "application/vnd.schemaregistry.v1+json"

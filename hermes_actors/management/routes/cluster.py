@@ -27,7 +27,7 @@ def operating_routes(add: Add, parts: Administration) -> list[HTTPRouteHandler]:
     constraints, balancing, drains = parts.workload_constraints, parts.balancing, parts.drains
     readiness, mode = parts.readiness, parts.mode
     put = partial(add, answering=_new_or_not, gives=NoneType, or_status=201)
-    remove = partial(add, call=constraints.remove, has_query=False)
+    remove = partial(add, call=constraints.delete, has_query=False)
     of_topic, of_subscription = _CONSTRAINTS + "/topic", _CONSTRAINTS + "/subscription"
     for_topic, for_subscription = constraints.set_for_topic, constraints.set_for_subscription
     return [

@@ -1,0 +1,219 @@
+"""The items of a configuration: its groups, OAuth providers, topics, subscriptions and workload
+constraints, each in the wire form of the REST API. Pure; the command line uses it too.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from difflib import get_close_matches
+from typing import Any, get_args, get_origin
+
+import msgspec
+from msgspec import Struct
+
+from hermes_actors.errors import ErrorCode, Refused
+from hermes_actors.model.group import Group
+from hermes_actors.model.oauth import OAuthProvider
+from hermes_actors.model.redaction import MASK
+from hermes_actors.model.subscription import BatchPolicy, DeliveryType, SerialPolicy, Subscription
+from hermes_actors.model.topic import Topic
+from hermes_actors.model.workload import Constraints
+
+DELETE = "delete"
+"""The list of a configuration that names resources to delete."""
+
+READ_ONLY = frozenset(
+    {
+        "createdAt",
+        "modifiedAt",
+        "suspendedAt",
+        "suspendedBy",
+        "suspensionReason",
+        "backoffMaxIntervalMillis",
+    }
+)
+"""Fields that the broker shows, but does not take."""
+
+# A topic's own field, and the client's for a file that contains it.
+_Topic = msgspec.defstruct("Topic", [("schema", Any)], bases=(Topic,), kw_only=True)
+_Constraint = msgspec.defstruct(
+    "Constraint",
+    [("topic_name", str), ("subscription_name", str), ("constraints", Constraints)],
+    rename="camel",
+)
+KINDS: dict[str, type[Struct]] = {
+    "oauthProviders": OAuthProvider,
+    "groups": Group,
+    "topics": _Topic,
+    "subscriptions": Subscription,
+    "workloadConstraints": _Constraint,
+}
+"""The lists of a configuration, in the order in which they are applied."""
+
+_NAMES = {
+    "oauthProviders": ("name",),
+    "groups": ("groupName",),
+    "topics": ("name",),
+    "subscriptions": ("topicName", "name"),
+    "workloadConstraints": ("subscriptionName",),
+}
+_PATHS = {
+    "oauthProviders": ("oauth/providers/{}",),
+    "groups": ("groups/{}",),
+    "topics": ("topics/{}",),
+    "subscriptions": ("topics/{}/subscriptions/{}",),
+    "workloadConstraints": (
+        "workload-constraints/topic/{}",
+        "workload-constraints/subscription/{}/{}",
+    ),
+}
+"""The paths of each kind in the REST API."""
+
+
+class Item(Struct, frozen=True):
+    """One item: the list that it is in, its path in the REST API, its names in that path, and its
+    JSON object. `parent` is the path of the group or topic that it is in, or empty.
+    """
+
+    kind: str
+    resource: str
+    names: tuple[str, ...]
+    body: Mapping[str, Any]
+    parent: str = ""
+
+
+def item_of(kind: str, body: object, place: str) -> Item:
+    """The item with this JSON object. `place` is where it is, for errors. Raises Refused."""
+    if not isinstance(body, Mapping):
+        raise Refused(f"{place} must be an object, with the fields of the API")
+    fields = _NAMES[kind]
+    if kind == "workloadConstraints" and "topicName" in body:
+        fields = ("topicName",)
+    names: list[str] = []
+    for field in fields:
+        name = body.get(field)
+        if not isinstance(name, str) or not name:
+            raise Refused(f"{place}.{field} must be a name")
+        names += name.split("$", 1) if field == "subscriptionName" else [name]
+    path = next((each for each in _PATHS[kind] if each.count("{}") == len(names)), "")
+    if fields == ("subscriptionName",) and len(names) == 1:
+        raise Refused(f"{place}.subscriptionName must be <group>.<topic>$<subscription>")
+    return Item(kind, path.format(*names), tuple(names), body, _parent(kind, names[0]))
+
+
+def deleted_item(resource: object) -> Item:
+    """The item at this path, to be deleted. Raises Refused."""
+    for kind, paths in _PATHS.items():
+        for path in paths:
+            if names := _names_in(path, str(resource)):
+                return Item(kind, str(resource), names, {})
+    raise Refused(f"{DELETE}: '{resource}' is no path of something that can be deleted")
+
+
+def items_of(configuration: Mapping[str, Any]) -> list[Item]:
+    """All items of the configuration, in the order in which they are applied. Raises Refused with
+    FORMAT_ERROR for unknown lists, and for items without a name or that come twice.
+    """
+    for name in configuration:
+        if name not in KINDS and name != DELETE:
+            raise Refused(f"{name} is unknown{nearest(name, KINDS)}", ErrorCode.FORMAT_ERROR)
+    items = []
+    for kind in KINDS:
+        for at, body in enumerate(_listed(configuration, kind)):
+            items.append(item_of(kind, body, f"{kind}[{at}]"))
+    seen: set[str] = set()
+    for each in items:
+        if each.resource in seen:
+            raise Refused(f"{each.resource} is there twice", ErrorCode.FORMAT_ERROR)
+        seen.add(each.resource)
+    return items
+
+
+def deletions_of(configuration: Mapping[str, Any]) -> list[Item]:
+    """The items to delete, children before their parents. Raises Refused."""
+    order = list(KINDS)
+    items = [deleted_item(each) for each in _listed(configuration, DELETE)]
+    return sorted(items, key=lambda each: -order.index(each.kind))
+
+
+def problems_of(item: Item) -> Iterator[str]:
+    """Yield what is wrong with an item by itself: unknown fields, and masks in place of secrets."""
+    kind = KINDS[item.kind]
+    body = dict(item.body)
+    is_policy_known = item.kind == "subscriptions" and "deliveryType" in body
+    if is_policy_known:
+        is_batch = body["deliveryType"] == DeliveryType.BATCH
+        policy = body.pop("subscriptionPolicy", None)
+        yield from _unknown(BatchPolicy if is_batch else SerialPolicy, policy, "subscriptionPolicy")
+    yield from _unknown(kind, body, "")
+    for path in _masks(item.body, ""):
+        yield (
+            f"{path}: {MASK} is not the secret; write ${{env:NAME}} or ${{file:PATH}}, or leave "
+            "the field out to keep the stored one"
+        )
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """Words that name the known name most like this one, or all of them."""
+    names = list(known)
+    found = get_close_matches(name, names, 1)
+    return f"; did you mean {found[0]}?" if found else f"; known are {', '.join(names)}"
+
+
+def _listed(configuration: Mapping[str, Any], name: str) -> list[Any]:
+    found = configuration.get(name)
+    if found is None:
+        return []
+    if not isinstance(found, list):
+        raise Refused(f"{name} must be a list", ErrorCode.FORMAT_ERROR)
+    return found
+
+
+def _parent(kind: str, name: str) -> str:
+    if kind == "topics":
+        return f"groups/{name.rpartition('.')[0]}"
+    return f"topics/{name}" if kind == "subscriptions" else ""
+
+
+def _names_in(path: str, resource: str) -> tuple[str, ...]:
+    """The names in a resource's path of this form; empty if it has another form."""
+    parts, given = path.split("/"), resource.split("/")
+    if len(parts) != len(given) or not all(given):
+        return ()
+    if any(part not in ("{}", name) for part, name in zip(parts, given, strict=True)):
+        return ()
+    return tuple(name for part, name in zip(parts, given, strict=True) if part == "{}")
+
+
+def _unknown(kind: Any, value: Any, path: str) -> Iterator[str]:
+    """Yield the fields in a JSON value that its type does not have."""
+    if isinstance(value, list):
+        for index, each in enumerate(value):
+            yield from _unknown(next(iter(get_args(kind)), Any), each, f"{path}[{index}]")
+    if not isinstance(value, Mapping):
+        return
+    if get_origin(kind) is dict:
+        for name, each in value.items():
+            yield from _unknown(get_args(kind)[1], each, f"{path}.{name}")
+    structs = [each for each in (kind, *get_args(kind)) if _is_struct(each)]
+    known = {f.encode_name: f.type for each in structs for f in msgspec.structs.fields(each)}
+    for name, each in value.items() if structs else ():
+        at = f"{path}.{name}" if path else str(name)
+        if name in known:
+            yield from _unknown(known[name], each, at)
+        elif name not in READ_ONLY:
+            yield f"{at} is unknown{nearest(str(name), known)}"
+
+
+def _is_struct(kind: Any) -> bool:
+    return isinstance(kind, type) and issubclass(kind, Struct)
+
+
+def _masks(value: Any, path: str) -> Iterator[str]:
+    """Yield the paths of texts that hold the mask of a secret."""
+    if isinstance(value, Mapping):
+        for name, each in value.items():
+            yield from _masks(each, f"{path}.{name}" if path else str(name))
+    elif isinstance(value, list):
+        for at, each in enumerate(value):
+            yield from _masks(each, f"{path}[{at}]")
+    elif value == MASK or (isinstance(value, str) and f":{MASK}@" in value):
+        yield path
