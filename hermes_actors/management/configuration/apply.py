@@ -23,7 +23,6 @@ from hermes_actors.management.catalog.topics import Topics, schema_for, schema_i
 from hermes_actors.management.changes import Made, recorded
 from hermes_actors.management.configuration.items import (
     Item,
-    deletions_of,
     items_of,
     problems_of,
 )
@@ -108,13 +107,14 @@ class Apply:
         that an item does not name keep their values. A trio coroutine.
 
         `body`: the lists `oauthProviders`, `groups`, `topics`, `subscriptions` and
-        `workloadConstraints`, with items as in the REST API, and `delete`, a list of paths such as
-        `topics/shop.orders`. The answer has a row for each item, in the order in which they were
-        applied. An error does not stop the others, except for items in a group or topic that
-        failed. With `dry_run` nothing is written. Raises Refused and Unavailable.
+        `workloadConstraints`, with items as in the REST API, and `delete`, an object with the same
+        lists, of which only the names count. The answer has a row for each item, in the order in
+        which they were applied. An error does not stop the others, except for items in a group or
+        topic that failed. With `dry_run` nothing is written. Raises Refused and Unavailable.
         """
         # A configuration of many items is decoded in a few milliseconds.
-        items, deletions = items_of(body), deletions_of(body)
+        items = items_of({name: each for name, each in body.items() if name != "delete"})
+        deletions = items_of(body.get("delete") or {})[::-1]
         run = _Run(self._rehearse() if dry_run else self._real, caller)
         for level in _levels(items):
             await run.all(run.put, level)

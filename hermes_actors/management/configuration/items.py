@@ -17,9 +17,6 @@ from hermes_actors.model.subscription import BatchPolicy, DeliveryType, SerialPo
 from hermes_actors.model.topic import Topic
 from hermes_actors.model.workload import Constraints
 
-DELETE = "delete"
-"""The list of a configuration that names resources to delete."""
-
 READ_ONLY = frozenset(
     {
         "createdAt",
@@ -48,6 +45,14 @@ KINDS: dict[str, type[Struct]] = {
 }
 """The lists of a configuration, in the order in which they are applied."""
 
+_PATHS = {
+    "oauthProviders": "oauth/providers/{}",
+    "groups": "groups/{}",
+    "topics": "topics/{}",
+    "subscriptions": "topics/{}/subscriptions/{}",
+    "workloadConstraints": "workload-constraints/subscription/{}/{}",
+}
+"""The path of each kind in the REST API, and below the fields with its names."""
 _NAMES = {
     "oauthProviders": ("name",),
     "groups": ("groupName",),
@@ -55,17 +60,6 @@ _NAMES = {
     "subscriptions": ("topicName", "name"),
     "workloadConstraints": ("subscriptionName",),
 }
-_PATHS = {
-    "oauthProviders": ("oauth/providers/{}",),
-    "groups": ("groups/{}",),
-    "topics": ("topics/{}",),
-    "subscriptions": ("topics/{}/subscriptions/{}",),
-    "workloadConstraints": (
-        "workload-constraints/topic/{}",
-        "workload-constraints/subscription/{}/{}",
-    ),
-}
-"""The paths of each kind in the REST API."""
 
 
 class Item(Struct, frozen=True):
@@ -84,54 +78,38 @@ def item_of(kind: str, body: object, place: str) -> Item:
     """The item with this JSON object. `place` is where it is, for errors. Raises Refused."""
     if not isinstance(body, Mapping):
         raise Refused(f"{place} must be an object, with the fields of the API")
-    fields = _NAMES[kind]
+    path, fields = _PATHS[kind], _NAMES[kind]
     if kind == "workloadConstraints" and "topicName" in body:
-        fields = ("topicName",)
+        path, fields = "workload-constraints/topic/{}", ("topicName",)
     names: list[str] = []
     for field in fields:
         name = body.get(field)
         if not isinstance(name, str) or not name:
             raise Refused(f"{place}.{field} must be a name")
         names += name.split("$", 1) if field == "subscriptionName" else [name]
-    path = next((each for each in _PATHS[kind] if each.count("{}") == len(names)), "")
-    if fields == ("subscriptionName",) and len(names) == 1:
+    if len(names) != path.count("{}"):
         raise Refused(f"{place}.subscriptionName must be <group>.<topic>$<subscription>")
     return Item(kind, path.format(*names), tuple(names), body, _parent(kind, names[0]))
 
 
-def deleted_item(resource: object) -> Item:
-    """The item at this path, to be deleted. Raises Refused."""
-    for kind, paths in _PATHS.items():
-        for path in paths:
-            if names := _names_in(path, str(resource)):
-                return Item(kind, str(resource), names, {})
-    raise Refused(f"{DELETE}: '{resource}' is no path of something that can be deleted")
-
-
-def items_of(configuration: Mapping[str, Any]) -> list[Item]:
+def items_of(configuration: object) -> list[Item]:
     """All items of the configuration, in the order in which they are applied. Raises Refused with
     FORMAT_ERROR for unknown lists, and for items without a name or that come twice.
     """
-    for name in configuration:
-        if name not in KINDS and name != DELETE:
+    if not isinstance(configuration, Mapping):
+        raise Refused(f"Expected an object with the lists {', '.join(KINDS)}")
+    for name, listed in configuration.items():
+        if name not in KINDS:
             raise Refused(f"{name} is unknown{nearest(name, KINDS)}", ErrorCode.FORMAT_ERROR)
-    items = []
+        if not isinstance(listed, list | None):
+            raise Refused(f"{name} must be a list", ErrorCode.FORMAT_ERROR)
+    items: dict[str, Item] = {}
     for kind in KINDS:
-        for at, body in enumerate(_listed(configuration, kind)):
-            items.append(item_of(kind, body, f"{kind}[{at}]"))
-    seen: set[str] = set()
-    for each in items:
-        if each.resource in seen:
-            raise Refused(f"{each.resource} is there twice", ErrorCode.FORMAT_ERROR)
-        seen.add(each.resource)
-    return items
-
-
-def deletions_of(configuration: Mapping[str, Any]) -> list[Item]:
-    """The items to delete, children before their parents. Raises Refused."""
-    order = list(KINDS)
-    items = [deleted_item(each) for each in _listed(configuration, DELETE)]
-    return sorted(items, key=lambda each: -order.index(each.kind))
+        for at, body in enumerate(configuration.get(kind) or ()):
+            item = item_of(kind, body, f"{kind}[{at}]")
+            if items.setdefault(item.resource, item) is not item:
+                raise Refused(f"{item.resource} is there twice", ErrorCode.FORMAT_ERROR)
+    return [*items.values()]
 
 
 def problems_of(item: Item) -> Iterator[str]:
@@ -158,29 +136,10 @@ def nearest(name: str, known: Iterable[str]) -> str:
     return f"; did you mean {found[0]}?" if found else f"; known are {', '.join(names)}"
 
 
-def _listed(configuration: Mapping[str, Any], name: str) -> list[Any]:
-    found = configuration.get(name)
-    if found is None:
-        return []
-    if not isinstance(found, list):
-        raise Refused(f"{name} must be a list", ErrorCode.FORMAT_ERROR)
-    return found
-
-
 def _parent(kind: str, name: str) -> str:
     if kind == "topics":
         return f"groups/{name.rpartition('.')[0]}"
     return f"topics/{name}" if kind == "subscriptions" else ""
-
-
-def _names_in(path: str, resource: str) -> tuple[str, ...]:
-    """The names in a resource's path of this form; empty if it has another form."""
-    parts, given = path.split("/"), resource.split("/")
-    if len(parts) != len(given) or not all(given):
-        return ()
-    if any(part not in ("{}", name) for part, name in zip(parts, given, strict=True)):
-        return ()
-    return tuple(name for part, name in zip(parts, given, strict=True) if part == "{}")
 
 
 def _unknown(kind: Any, value: Any, path: str) -> Iterator[str]:

@@ -14,12 +14,12 @@ from litestar.types.internal_types import PathParameterDefinition
 from msgspec import UNSET, Struct
 
 from hermes_actors import __version__
+from hermes_actors.management.configuration.items import KINDS
 from hermes_actors.management.http.answers import JSON
 from hermes_actors.model.group import Group
 from hermes_actors.model.oauth import OAuthProvider
 from hermes_actors.model.subscription import BatchPolicy, SerialPolicy, Subscription
 from hermes_actors.model.topic import Topic
-from hermes_actors.model.workload import Constraints
 
 TYPED = "hermes_typed"
 """The option of a route that holds its typed twin: a handler with the types of both bodies, the
@@ -53,23 +53,12 @@ SubscriptionPatch = _partly("SubscriptionPatch", WholeSubscription)
 TopicPatch = _partly("TopicPatch", WholeTopic)
 GroupPatch = _partly("GroupPatch", Group)
 OAuthProviderPatch = _partly("OAuthProviderPatch", OAuthProvider)
-_ConstraintItem = msgspec.defstruct(
-    "ConstraintItem",
-    [("topic_name", str, UNSET), ("subscription_name", str, UNSET), ("constraints", Constraints)],
-    rename="camel",
-    kw_only=True,
-)
+_LISTS = [
+    (kind, list[_partly(f"{of.__name__}Item", of)], UNSET)  # type: ignore[misc]
+    for kind, of in (KINDS | {"subscriptions": WholeSubscription}).items()
+]
 Configuration = msgspec.defstruct(
-    "Configuration",
-    [
-        ("oauth_providers", list[OAuthProviderPatch], UNSET),  # type: ignore[valid-type]
-        ("groups", list[GroupPatch], UNSET),  # type: ignore[valid-type]
-        ("topics", list[TopicPatch], UNSET),  # type: ignore[valid-type]
-        ("subscriptions", list[SubscriptionPatch], UNSET),  # type: ignore[valid-type]
-        ("workload_constraints", list[_ConstraintItem], UNSET),  # type: ignore[valid-type]
-        ("delete", list[str], UNSET),
-    ],
-    rename="camel",
+    "Configuration", [*_LISTS, ("delete", msgspec.defstruct("Deletions", _LISTS), UNSET)]
 )
 
 REGISTRY = "/schema-registry"

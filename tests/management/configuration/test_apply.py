@@ -165,7 +165,8 @@ async def test_an_error_stops_only_what_is_below_it_and_names_the_field(api: Api
         ({"groups": [{"groupName": "a"}, {"groupName": "a"}]}, "groups/a is there twice"),
         ({"topics": {}}, "topics must be a list"),
         ({"workloadConstraints": [{"subscriptionName": "a.b"}]}, "<group>.<topic>$<subscription>"),
-        ({"delete": ["nodes/n1"]}, "'nodes/n1' is no path"),
+        ({"delete": ["topics/a.b"]}, "Expected an object with the lists oauthProviders, groups"),
+        ({"delete": {"topics": [{}]}}, "topics[0].name must be a name"),
     ],
 )
 async def test_a_malformed_configuration_is_refused_as_a_whole(api: Api, body, problem) -> None:
@@ -181,7 +182,7 @@ async def test_each_item_needs_the_rights_that_its_own_route_needs(api: Api) -> 
     body = {
         "groups": [{"groupName": "mine"}],
         "topics": [{"name": "shop.orders", "ack": "ALL"}],
-        "delete": ["topics/shop.carts"],
+        "delete": {"topics": [{"name": "shop.carts"}]},
     }
     for dry in (True, False):
         refused = await applied(api, body, headers=STRANGER, dry=dry)
@@ -198,7 +199,7 @@ async def test_each_item_needs_the_rights_that_its_own_route_needs(api: Api) -> 
 
 async def test_deletions_go_from_children_to_parents_and_refusals_are_told(api: Api) -> None:
     await applied(api, whole(api))
-    body = {"delete": list(reversed(RESOURCES))}
+    body = {"delete": whole(api)}
     assert {*actions(await applied(api, body, dry=True)).values()} == {"delete"}
     await api.with_subscription("theirs", "shop.carts")
     for dry in (True, False):
