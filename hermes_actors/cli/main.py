@@ -43,6 +43,8 @@ _COMMANDS = {
             "balancer.commands:app",
             "Show who runs what and why; drain nodes, constrain work.",
         ),
+        ("apply", "configuration.apply:app", "Make groups, topics, subscriptions as files say."),
+        ("export", "configuration.export:app", "Write files for 'hermes apply'."),
         ("trace", "trace:app", "Show what became of a message, by its id."),
         ("status", "status:app", "Show all nodes, and how they fare."),
         ("top", "status:top_app", "Watch nodes, topics, subscriptions, the worst first."),
