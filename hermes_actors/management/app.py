@@ -2,6 +2,7 @@
 
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
+from itertools import product
 
 from litestar import Litestar, Response, get
 from litestar.exceptions import HTTPException
@@ -9,6 +10,7 @@ from litestar.handlers import HTTPRouteHandler
 
 from hermes_actors.config import Config
 from hermes_actors.errors import HermesError
+from hermes_actors.management.access.table import rule_of
 from hermes_actors.management.administration import Administration
 from hermes_actors.management.http.answers import (
     JSON,
@@ -91,7 +93,11 @@ def build_app(
     async def openapi() -> Answer:
         return Response(described, media_type=JSON)
 
-    app = _litestar([*routes, openapi], gate.check)
+    routes.append(openapi)
+    for handler in routes:
+        for path, verb in product(handler.paths, handler.http_methods):
+            rule_of(verb, path)
+    app = _litestar(routes, gate.check)
     hosts = Hosts([management.host, config.node, *management.allowed_hosts])
     timeout_s = management.body_timeout_ms / 1_000
     return WireRules(app, management.cors_allowed_origin, hosts, timeout_s)

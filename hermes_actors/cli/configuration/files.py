@@ -6,7 +6,7 @@ import re
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import yaml
 from msgspec import Struct
@@ -31,7 +31,7 @@ class Found(Struct, frozen=True):
 
 class _Loader(yaml.CSafeLoader):
     # A time stays a text, as in JSON.
-    yaml_implicit_resolvers: ClassVar = {
+    yaml_implicit_resolvers = {  # noqa: RUF012 -- declared so in the library
         first: [each for each in known if each[0] != "tag:yaml.org,2002:timestamp"]
         for first, known in yaml.CSafeLoader.yaml_implicit_resolvers.items()
     }

@@ -12,7 +12,8 @@ import trio
 from msgspec import Struct
 
 from hermes_actors.errors import ErrorCode, HermesError, Refused
-from hermes_actors.management.access.roles import Caller
+from hermes_actors.management.access.roles import Caller, require_allowed
+from hermes_actors.management.access.table import rule_of
 from hermes_actors.management.balancing.operating import WorkloadConstraints
 from hermes_actors.management.bodies.decoding import require_none
 from hermes_actors.management.catalog.groups import Groups
@@ -46,6 +47,13 @@ _KEYS = {
     "subscriptions": SUBSCRIPTION,
     "workloadConstraints": CONSTRAINT,
 }
+
+
+_RULES = {
+    "oauthProviders": rule_of("PUT", "/oauth/providers/{provider}"),
+    "workloadConstraints": rule_of("PUT", "/workload-constraints/topic"),
+}
+"""The rules of kinds that only the gate checks otherwise."""
 
 
 @dataclass(frozen=True)
@@ -159,18 +167,18 @@ class _Run:
     async def put(self, item: Item) -> None:
         """Create the item, or change it."""
         require_none(problems_of(item))
-        parts, caller, names, body = self._parts, self._caller, item.names, item.body
+        parts, names, body, who = self._parts, item.names, item.body, self._allowed(item)
         if item.kind == "workloadConstraints":
             constraints = parts.workload_constraints
             is_of_topic = len(names) == 1
             set_ = constraints.set_for_topic if is_of_topic else constraints.set_for_subscription
-            await set_(caller, body)
+            await set_(body)
             return
         part, known = parts.of(item.kind)
         if "$".join(names) in known:
-            await part.update(caller, *names, body)
+            await part.update(*who, *names, body)
         else:
-            await part.create(caller, *names[:-1], body)
+            await part.create(*who, *names[:-1], body)
         if item.kind == "topics":
             self._require_newest(names[0], schema_in(body))
 
@@ -192,7 +200,15 @@ class _Run:
     async def delete(self, item: Item) -> None:
         """Delete the item."""
         part, _ = self._parts.of(item.kind)
-        await part.delete(self._caller, *item.names)
+        await part.delete(*self._allowed(item), *item.names)
+
+    def _allowed(self, item: Item) -> tuple[Caller, ...]:
+        """The caller, if the item's part checks the rights. Else they are checked here."""
+        rule = _RULES.get(item.kind)
+        if rule is None:
+            return (self._caller,)
+        require_allowed(self._caller, rule, f"change {item.resource}")
+        return ()
 
 
 def _levels(items: list[Item]) -> list[list[Item]]:
