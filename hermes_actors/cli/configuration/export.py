@@ -16,6 +16,7 @@ from hermes_actors.cli.configuration.files import REFERENCE
 from hermes_actors.cli.configuration.selection import LabelOption, Lists, got, labelled
 from hermes_actors.cli.connection.asking import management, management_command
 from hermes_actors.cli.output.render import counted, say
+from hermes_actors.management.bodies.decoding import without_nulls
 from hermes_actors.management.configuration.items import KINDS, READ_ONLY
 from hermes_actors.model.redaction import MASK, is_secret_header
 from hermes_actors.model.subscription import BatchPolicy, DeliveryType, SerialPolicy
@@ -150,7 +151,7 @@ def without_defaults(kind: type[msgspec.Struct], item: dict[str, Any]) -> dict[s
         if each.default_factory is not msgspec.NODEFAULT:
             default = each.default_factory()
         if default is not msgspec.NODEFAULT:
-            defaults[each.encode_name] = msgspec.to_builtins(default)
+            defaults[each.encode_name] = without_nulls(msgspec.to_builtins(default))
     return {
         name: each
         for name, each in item.items()

@@ -47,7 +47,8 @@ def read(names: list[str]) -> list[Found]:
             try:
                 each = Found(item_of(kind, _resolved(body, folder), place), place)
             except (Refused, ValueError) as error:
-                text = error.message if isinstance(error, Refused) else f"{place}: {error}"
+                name = body.get("name", kind) if isinstance(body, dict) else kind
+                text = error.message if isinstance(error, Refused) else f"{place} {name}: {error}"
                 errors.append(text)
                 continue
             name = each.item.resource

@@ -34,7 +34,7 @@ from hermes_actors.metadata.schemas import SUBJECT
 from hermes_actors.metadata.workload import CONSTRAINT
 from hermes_actors.model.redaction import without_secret_fields
 
-AT_ONCE = 8
+AT_ONCE = 4
 """How many changes of one level are under way at the same time."""
 
 _SET_BY_BROKER = ("createdAt", "modifiedAt")

@@ -4,6 +4,7 @@ constraints, each in the wire form of the REST API. Pure; the command line uses 
 
 from collections.abc import Iterable, Iterator, Mapping
 from difflib import get_close_matches
+from functools import cache
 from typing import Any, get_args, get_origin
 
 import msgspec
@@ -152,9 +153,8 @@ def _unknown(kind: Any, value: Any, path: str) -> Iterator[str]:
     if get_origin(kind) is dict:
         for name, each in value.items():
             yield from _unknown(get_args(kind)[1], each, f"{path}.{name}")
-    structs = [each for each in (kind, *get_args(kind)) if _is_struct(each)]
-    known = {f.encode_name: f.type for each in structs for f in msgspec.structs.fields(each)}
-    for name, each in value.items() if structs else ():
+    known = _fields(kind)
+    for name, each in value.items() if known else ():
         at = f"{path}.{name}" if path else str(name)
         if name in known:
             yield from _unknown(known[name], each, at)
@@ -162,8 +162,11 @@ def _unknown(kind: Any, value: Any, path: str) -> Iterator[str]:
             yield f"{at} is unknown{nearest(str(name), known)}"
 
 
-def _is_struct(kind: Any) -> bool:
-    return isinstance(kind, type) and issubclass(kind, Struct)
+@cache
+def _fields(kind: Any) -> dict[str, Any]:
+    """The types of all fields of a Struct, or of the Structs in a union, by their names in JSON."""
+    structs = [e for e in (kind, *get_args(kind)) if isinstance(e, type) and issubclass(e, Struct)]
+    return {each.encode_name: each.type for one in structs for each in msgspec.structs.fields(one)}
 
 
 def _masks(value: Any, path: str) -> Iterator[str]:
