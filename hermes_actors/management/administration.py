@@ -33,6 +33,7 @@ from hermes_actors.management.catalog.topic_schemas import TopicSchemas
 from hermes_actors.management.catalog.topics import Topics
 from hermes_actors.management.changes import Changes
 from hermes_actors.management.configuration.apply import Apply, Resources
+from hermes_actors.management.configuration.backup import Backups
 from hermes_actors.management.dead_letters.letters import DeadLetters, Letters
 from hermes_actors.management.dead_letters.redrives import Redrives
 from hermes_actors.management.dead_letters.undelivered import UndeliveredMessages
@@ -166,6 +167,7 @@ class Administration:
             self.workload_constraints,
         )
         self.apply = Apply(real, rehearse)
+        self.backups = Backups(metadata, changes)
         self.drains = Drains(metadata, changes, clock, consuming)
         self.readiness = DatacenterReadiness(metadata, changes, view.datacenters)
         logs = Logs((log, *view.remote_logs))

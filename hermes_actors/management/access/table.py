@@ -85,6 +85,8 @@ admin   changes DELETE   /oauth/providers/{provider}
 anyone  reads   GET      /owners/sources /owners/sources/{source} /owners/sources/{source}/{owner}
 
 account changes POST     /apply
+admin   reads   GET      /metadata/backup
+admin   changes POST     /metadata/restore
 anyone  reads   GET      /workload-constraints /balancer /balancer/plan /balancer/explain
 admin   changes PUT      /workload-constraints/topic /workload-constraints/subscription
 admin   changes DELETE   /workload-constraints/topic/{topic}
