@@ -2,9 +2,8 @@
 
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
-from itertools import product
 
-from litestar import Litestar, Response, get
+from litestar import HttpMethod, Litestar, Response, Router, get
 from litestar.exceptions import HTTPException
 from litestar.handlers import HTTPRouteHandler
 
@@ -42,14 +41,19 @@ from hermes_actors.runtime.bridge import BridgeClosed, TrioBridge
 from hermes_actors.telemetry.metrics import Metrics
 
 
+def _no_pages(_gate: Gate) -> Sequence[Router]:
+    return ()
+
+
 def build_app(
     parts: Administration,
     bridge: TrioBridge,
     config: Config,
     metrics: Sequence[Metrics] = (),
+    pages: Callable[[Gate], Sequence[Router]] = _no_pages,
 ) -> AsgiApp:
     """The ASGI app. It works with any server on this thread, because it calls the parts through
-    `bridge`. `metrics` are shown at `/status/prometheus`.
+    `bridge`. `metrics` are shown at `/status/prometheus`. `pages`: further routes, outside the API.
     """
     management = config.management
     authentication = management.authentication
@@ -93,18 +97,17 @@ def build_app(
     async def openapi() -> Answer:
         return Response(described, media_type=JSON)
 
-    routes.append(openapi)
-    for handler in routes:
-        for path, verb in product(handler.paths, handler.http_methods):
-            rule_of(verb, path)
-    app = _litestar(routes, gate.check)
+    app = _litestar([*routes, openapi, *pages(gate)], gate.check)
+    for each in app.routes:
+        for verb in each.methods - {HttpMethod.OPTIONS}:
+            rule_of(verb, each.path)
     hosts = Hosts([management.host, config.node, *management.allowed_hosts])
     timeout_s = management.body_timeout_ms / 1_000
     return WireRules(app, management.cors_allowed_origin, hosts, timeout_s)
 
 
 def _litestar(
-    routes: list[HTTPRouteHandler], before_request: Callable[[AnyRequest], Awaitable[None]]
+    routes: list[HTTPRouteHandler | Router], before_request: Callable[[AnyRequest], Awaitable[None]]
 ) -> Litestar:
     return Litestar(
         routes,

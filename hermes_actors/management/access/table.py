@@ -113,6 +113,10 @@ admin   changes PUT      ^/config
 owner   changes PUT      ^/config/{subject}
 owner   changes DELETE   ^/config/{subject}
 anyone  reads   POST,PUT,DELETE ^ ^/{rest}
+
+open    reads   GET      /console/static/{name} /console/sign-in /console/{path}
+open    changes POST     /console/sign-in /console/sign-out
+anyone  reads   GET      /console/overview /console/overview/live
 """
 
 

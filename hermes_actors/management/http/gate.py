@@ -18,6 +18,8 @@ T = TypeVar("T")
 A = TypeVarTuple("A")
 
 _CALLER = "hermes_caller"
+REASON = "hermes_reason"
+"""The key of a request's state for the reason of its change, if a form has it."""
 
 
 class Gate:
@@ -103,7 +105,8 @@ class Gate:
 
 
 def _author(caller: Caller, request: AnyRequest) -> Author:
-    reason = request.headers.get(REASON_HEADER, "").encode("latin-1").decode("utf-8", "replace")
+    in_header = request.headers.get(REASON_HEADER, "").encode("latin-1").decode("utf-8", "replace")
+    reason = request.scope["state"].get(REASON, in_header)
     if len(reason) > REASON_CHARACTERS_MAX:
         raise Refused(f"{REASON_HEADER} must have at most {REASON_CHARACTERS_MAX} characters")
     return Author(caller.name, request.client.host if request.client else "", reason)

@@ -1,0 +1,37 @@
+"""All routes of the console."""
+
+from litestar import Router, get
+from litestar.exceptions import HTTPException, NotFoundException
+
+from hermes_actors.console.console import Console
+from hermes_actors.console.pages.overview import overview_page
+from hermes_actors.console.pages.sign_in import sign_in_page
+from hermes_actors.errors import HermesError
+from hermes_actors.management.http.answers import Answer, AnyRequest
+from hermes_actors.runtime.bridge import BridgeClosed
+
+
+def console_routes(console: Console) -> Router:
+    """The pages below /console. They are not part of the API's description."""
+
+    @get("/{path:path}")
+    async def nothing(path: str) -> Answer:  # noqa: ARG001 -- the route's
+        raise NotFoundException
+
+    # The framework copies routers deeply, except for functions.
+    def on_error(request: AnyRequest, error: Exception) -> Answer:
+        return console.on_error(request, error)
+
+    return Router(
+        "/console",
+        route_handlers=[
+            console.files.route(),
+            *sign_in_page(console),
+            *overview_page(console),
+            nothing,
+        ],
+        include_in_schema=False,
+        exception_handlers=dict.fromkeys(
+            (HermesError, HTTPException, BridgeClosed, Exception), on_error
+        ),
+    )
