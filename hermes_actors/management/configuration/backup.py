@@ -11,7 +11,7 @@ from hermes_actors.errors import ErrorCode, Refused, Unavailable
 from hermes_actors.log.base import Stored
 from hermes_actors.management.access.roles import Caller, sees_secrets
 from hermes_actors.management.changes import Changes
-from hermes_actors.metadata.audit import author_header, present_author
+from hermes_actors.metadata.audit import BROKER, Author, author_header, log_change, present_author
 from hermes_actors.metadata.commands import Copy, Stamp, Text, encode, put
 from hermes_actors.metadata.keys import ACTIVATION, SEEK, key, parse_key
 from hermes_actors.metadata.redrives import EXPIRY, REDRIVE
@@ -84,8 +84,8 @@ class Backups:
         return counts
 
     async def _append(self, registers: list[Register]) -> None:
-        metadata, author = self._metadata, present_author()
-        headers = () if author is None else (author_header(author),)
+        metadata, author = self._metadata, present_author() or Author(BROKER)
+        headers = (author_header(author),)
         records = [
             encode(
                 Copy(
@@ -104,9 +104,11 @@ class Backups:
             )
             for each in registers
         ]
-        for outcome in await metadata.log.append(metadata.topic, 0, records, Ack.ALL):
+        outcomes = await metadata.log.append(metadata.topic, 0, records, Ack.ALL)
+        for each, outcome in zip(registers, outcomes, strict=True):
             if not isinstance(outcome, Stored):
                 raise Unavailable(f"Not all was restored: {outcome.reason}; restore again")
+            log_change(author, each.key, None, each.body)
 
 
 def as_lines(registers: list[Register]) -> bytes:
