@@ -81,7 +81,7 @@ async def test_a_drained_node_is_emptied_and_filled_again(site):
         assert (drained["node"], drained["tasks"], drained["targets"]) == ("a", 0, 0)
         (orders,) = here["subscriptions"]
         assert [owner.node for owner in orders.owners] == ["b"]
-        await administration.drains.undo(Anonymous(), "dc1", "a")
+        await administration.drains.undo("dc1", "a")
         await administration.drains.set(Anonymous(), "dc1", "b", {}, False)
         await trio.sleep(5)
         here = (await administration.balancing.status())["datacenters"][0]

@@ -15,14 +15,16 @@ class PublishingAuthenticationConfig(Struct, frozen=True, forbid_unknown_fields=
 
 
 class ManagementAuthenticationConfig(Struct, frozen=True, forbid_unknown_fields=True):
-    """Whether users of the management API must authenticate, and which accounts are administrators
-    and owners.
+    """Whether users of the management API must authenticate, and which accounts are administrators,
+    owners and read-only.
     """
 
     enabled: bool = False
     reads: typing.Literal["open", "authenticated"] = "open"
     admins: list[str] = field(default_factory=list)
     admin_role: str = "ADMIN"
+    read_only: list[str] = field(default_factory=list)
+    read_only_role: str = "READ_ONLY"
     owned_by: typing.Literal["name_and_groups", "name", "groups"] = "name_and_groups"
     owner_sources: list[str] = field(default_factory=lambda: ["Plaintext"])
 

@@ -13,7 +13,6 @@ from litestar.handlers import HTTPRouteHandler
 from hermes_actors import __version__
 from hermes_actors.console.formats import FILTERS
 from hermes_actors.management.http.answers import Answer
-from hermes_actors.management.http.gate import OPEN_ROUTE
 
 STATIC = "/console/static"
 _HERE = Path(__file__).parent
@@ -74,7 +73,7 @@ class Files:
     def route(self) -> HTTPRouteHandler:
         """The route of all files. They need no account."""
 
-        @get("/static/{name:str}", opt={OPEN_ROUTE: True})
+        @get("/static/{name:str}")
         async def file(name: str) -> Answer:
             content, media_type = self._contents.get(name, (b"", "text/plain"))
             if not content:

@@ -9,6 +9,7 @@ from litestar.handlers import HTTPRouteHandler
 
 from hermes_actors.config import Config
 from hermes_actors.errors import HermesError
+from hermes_actors.management.access.table import rule_of
 from hermes_actors.management.administration import Administration
 from hermes_actors.management.http.answers import (
     JSON,
@@ -97,6 +98,9 @@ def build_app(
         return Response(described, media_type=JSON)
 
     app = _litestar([*routes, openapi, *pages(gate)], gate.check)
+    for each in app.routes:
+        for verb in each.methods - {"OPTIONS"}:
+            rule_of(verb, each.path_format)
     hosts = Hosts([management.host, config.node, *management.allowed_hosts])
     timeout_s = management.body_timeout_ms / 1_000
     return WireRules(app, management.cors_allowed_origin, hosts, timeout_s)

@@ -48,6 +48,7 @@ class Person:
     def __init__(self, name: str, teams: tuple[str, ...], is_admin: bool) -> None:
         self.name = name
         self.is_admin = is_admin
+        self.is_read_only = False
         self._teams = teams
 
     def owns(self, owner: Owner) -> bool:

@@ -10,7 +10,6 @@ import trio
 
 from hermes_actors.config import Config
 from hermes_actors.errors import HermesError
-from hermes_actors.management.access.roles import Anonymous
 from hermes_actors.management.administration import Administration
 from hermes_chaos.sim.checkers.checks import NothingFailsUnasked
 from hermes_chaos.sim.determinism import rng_of
@@ -225,7 +224,7 @@ class Cluster:
         for administration in self.administrations():
             if administration is not None:
                 with suppress(HermesError):
-                    await administration.readiness.set(Anonymous(), dc, {"isReady": is_ready})
+                    await administration.readiness.set(dc, {"isReady": is_ready})
                     return True
         return False
 

@@ -10,7 +10,6 @@ from hermes_actors.console.console import SIGN_IN, Console, form_of, lead, own_p
 from hermes_actors.console.front import HOME, session_of
 from hermes_actors.console.sessions import AGE_MAX_S
 from hermes_actors.management.http.answers import Answer, AnyRequest
-from hermes_actors.management.http.gate import OPEN_ROUTE
 from hermes_actors.security.account import Credentials, Unauthenticated
 
 _SIGN_OUT = "/sign-out"
@@ -20,14 +19,14 @@ def sign_in_page(console: Console) -> list[HTTPRouteHandler]:
     """/console/sign-in and /console/sign-out."""
     security = console.parts.security
 
-    @get("/sign-in", opt={OPEN_ROUTE: True})
+    @get("/sign-in")
     async def shown(request: AnyRequest, next: str = HOME) -> Answer:  # noqa: A002 -- the query's
         if not console.config.management.authentication.enabled:
             return lead(HOME)
         back = own_page(next)
         return await console.page(request, "sign_in.html", next=back, name="", problem="")
 
-    @post("/sign-in", opt={OPEN_ROUTE: True})
+    @post("/sign-in")
     async def sign_in(request: AnyRequest) -> Answer:
         form = await form_of(request)
         name, token = form.get("name", "").strip(), form.get("token", "").strip()
@@ -62,7 +61,7 @@ def sign_in_page(console: Console) -> list[HTTPRouteHandler]:
         )
         return answer
 
-    @post(_SIGN_OUT, opt={OPEN_ROUTE: True})
+    @post(_SIGN_OUT)
     async def sign_out(request: AnyRequest) -> Answer:
         id_, _ = session_of(request)
         console.sessions.end(id_)

@@ -15,6 +15,9 @@ class AccountCaller:
         self.is_admin = account.name in config.admins or (
             bool(config.admin_role) and config.admin_role in account.roles
         )
+        self.is_read_only = account.name in config.read_only or (
+            bool(config.read_only_role) and config.read_only_role in account.roles
+        )
         self._owner_sources = config.owner_sources
         self._ids: frozenset[str] = frozenset()
         if config.owned_by != "groups":

@@ -6,14 +6,12 @@ from enum import StrEnum
 import msgspec
 
 from hermes_actors.errors import ErrorCode, Refused, Unavailable
-from hermes_actors.management.access.roles import Caller, require_admin
 from hermes_actors.metadata.commands import put
 from hermes_actors.metadata.registry import Metadata
 
 _logger = logging.getLogger(__name__)
 
 _RECORD_TIMEOUT_S = 2.0
-_READS = ("GET", "HEAD", "OPTIONS")
 
 
 class Mode(StrEnum):
@@ -22,16 +20,6 @@ class Mode(StrEnum):
     READ_WRITE = "readWrite"
     READ_ONLY = "readOnly"
     READ_ONLY_ADMIN = "readOnlyAdmin"
-
-
-def changes_nothing(method: str, path: str) -> bool:
-    """True for a request that only reads, also by a query in a body."""
-    if method in _READS:
-        return True
-    is_query = path.startswith("/topics/") and path.rstrip("/").endswith("/query")
-    # Only for POST: a PUT or DELETE may be for a topic or subscription named "query".
-    is_question = is_query or path.startswith("/filters/")
-    return (is_question and method == "POST") or path.startswith("/query")
 
 
 class AccessMode:
@@ -49,9 +37,8 @@ class AccessMode:
         """The mode: readWrite, readOnly or readOnlyAdmin."""
         return self._mode.value
 
-    async def set(self, caller: Caller, mode: str) -> None:
-        """Set the mode, for administrators. Raises Refused."""
-        require_admin(caller, "switch the mode")
+    async def set(self, mode: str) -> None:
+        """Set the mode. Raises Refused."""
         if mode not in tuple(each.value for each in Mode):
             raise Refused(
                 f"mode '{mode}' does not exist; it is one of {', '.join(Mode)}",
@@ -65,14 +52,14 @@ class AccessMode:
             # The mode must change even if the log is unavailable.
             _logger.warning("mode %s is not recorded: %s", self._mode, error.message)
 
-    def restricts(self, method: str, path: str) -> bool:
-        """True if only administrators may make this request now."""
-        if self._mode is Mode.READ_WRITE or changes_nothing(method, path):
-            return False
-        return not path.startswith("/mode")
+    @property
+    def is_read_only(self) -> bool:
+        """True if only administrators may change something now."""
+        return self._mode is not Mode.READ_WRITE
 
-    def refusal(self) -> Unavailable:
-        """The error for a restricted request of somebody else."""
-        return Unavailable(
-            f"Management is in mode {self._mode}: only administrators may change something"
-        )
+    def require_changeable(self) -> None:
+        """Raises Unavailable if only administrators may change something now."""
+        if self.is_read_only:
+            raise Unavailable(
+                f"Management is in mode {self._mode}: only administrators may change something"
+            )

@@ -1,7 +1,8 @@
 """Callers and their roles, the interface of security providers, and the provider that trusts all.
 
 A provider identifies the caller of each request by its credentials. An administrator has every
-role, the owner of a topic or subscription has the owner's role for it, and everybody has ANY.
+role, the owner of a topic or subscription has the owner's role for it, and everybody has ANY. A
+read-only account has no role that allows changes.
 """
 
 from collections.abc import Iterable
@@ -9,6 +10,7 @@ from enum import StrEnum
 from typing import Protocol
 
 from hermes_actors.errors import ErrorCode, Refused
+from hermes_actors.management.access.table import Access, Rule
 from hermes_actors.metadata.catalog import Catalog
 from hermes_actors.model.group import Group
 from hermes_actors.model.names import TopicName
@@ -17,10 +19,11 @@ from hermes_actors.security.account import Credentials, Unauthenticated
 
 
 class Role(StrEnum):
-    """The roles that a route may require. The values are those of the REST API."""
+    """The roles of a caller. The values are those of the REST API; `readOnly` is not in Hermes."""
 
     ANY = "any"
     ADMIN = "admin"
+    READ_ONLY = "readOnly"
     TOPIC_OWNER = "topicOwner"
     SUBSCRIPTION_OWNER = "subscriptionOwner"
 
@@ -35,6 +38,10 @@ class Caller(Protocol):
     @property
     def is_admin(self) -> bool:
         """True for an administrator, who may do everything."""
+
+    @property
+    def is_read_only(self) -> bool:
+        """True if the caller may read what its other rights allow, but change nothing."""
 
     def owns(self, owner: Owner) -> bool:
         """True if the caller may manage this owner's topics and subscriptions."""
@@ -58,6 +65,7 @@ class Anonymous:
 
     name = "[anonymous user]"
     is_admin = True
+    is_read_only = False
 
     def owns(self, owner: Owner) -> bool:
         """True for every owner."""
@@ -69,6 +77,7 @@ class Guest:
 
     name = "[guest]"
     is_admin = False
+    is_read_only = False
 
     def owns(self, owner: Owner) -> bool:
         """False for every owner."""
@@ -94,6 +103,8 @@ def roles_of(
 ) -> list[Role]:
     """The caller's roles for a topic and a subscription with these owners."""
     roles = [Role.ANY]
+    if caller.is_read_only:
+        return [*roles, Role.READ_ONLY]
     if caller.is_admin:
         roles.append(Role.ADMIN)
     if any(_manages(caller, owner) for owner in topic_owners):
@@ -103,9 +114,13 @@ def roles_of(
     return roles
 
 
-def require_admin(caller: Caller, action: str) -> None:
-    """Raises Refused (403 OTHER) unless the caller is an administrator."""
-    if not caller.is_admin:
+def require_allowed(caller: Caller, rule: Rule, action: str) -> None:
+    """Raises Refused (403 OTHER) if the rule is for administrators only and the caller is not one,
+    or if a read-only account would change something.
+    """
+    if rule.changes and caller.is_read_only:
+        raise _forbidden(caller, action, "an account that is not read-only")
+    if rule.access is Access.ADMIN and not caller.is_admin:
         raise _forbidden(caller, action, "an administrator")
 
 
@@ -118,9 +133,9 @@ def require_owner(caller: Caller, action: str, *owners: Owner) -> None:
 def sees_secrets(caller: Caller, *owners: Owner) -> bool:
     """True if the caller has been identified as an administrator or one of these owners.
 
-    Without authentication nobody has been identified.
+    Without authentication nobody has been identified. A read-only account does not need them.
     """
-    if isinstance(caller, Anonymous):
+    if isinstance(caller, Anonymous) or caller.is_read_only:
         return False
     return caller.is_admin or any(caller.owns(owner) for owner in owners)
 

@@ -9,7 +9,7 @@ from typing import Any
 from msgspec import Struct
 
 from hermes_actors.errors import Refused
-from hermes_actors.management.access.roles import Caller, require_admin
+from hermes_actors.management.access.roles import Caller
 from hermes_actors.management.bodies.decoding import decode_plain
 from hermes_actors.management.changes import Changes
 from hermes_actors.metadata.registry import Metadata
@@ -96,7 +96,6 @@ class Drains:
 
         Without `force`, an unknown node and the last undrained node of a datacentre are refused.
         """
-        require_admin(caller, f"drain node {node}")
         reason = decode_plain(DrainRequest, body).reason
         if len(reason) > REASON_CHARACTERS_MAX:
             raise Refused(f"reason must have at most {REASON_CHARACTERS_MAX} characters")
@@ -108,9 +107,8 @@ class Drains:
         drain = NodeDrain(since_ms=self._clock.now_ms(), by=caller.name, reason=reason)
         return not await self._changes.store(drain_key(dc, node), drain_body(drain), lambda: True)
 
-    async def undo(self, caller: Caller, dc: str, node: str) -> bool:
+    async def undo(self, dc: str, node: str) -> bool:
         """Let a node own partitions again. False if it was not drained."""
-        require_admin(caller, f"end the draining of node {node}")
         self._require_datacenter(dc)
         return await self._changes.store(drain_key(dc, node), None)
 
@@ -170,22 +168,19 @@ class WorkloadConstraints:
             "subscriptionConstraints": {name: each for name, each in found if "$" in name},
         }
 
-    async def set_for_topic(self, caller: Caller, body: Mapping[str, Any]) -> bool:
+    async def set_for_topic(self, body: Mapping[str, Any]) -> bool:
         """Set a topic's constraint. True if it had none."""
-        require_admin(caller, "set workload constraints")
         wanted = decode_plain(TopicConstraints, body)
         return await self._set(TopicName.parse(wanted.topic_name), "Topic", wanted.constraints)
 
-    async def set_for_subscription(self, caller: Caller, body: Mapping[str, Any]) -> bool:
+    async def set_for_subscription(self, body: Mapping[str, Any]) -> bool:
         """Set a subscription's constraint. True if it had none."""
-        require_admin(caller, "set workload constraints")
         wanted = decode_plain(SubscriptionConstraints, body)
         name = SubscriptionName.parse(wanted.subscription_name)
         return await self._set(name, "Subscription", wanted.constraints)
 
-    async def remove(self, caller: Caller, topic: str, subscription: str | None = None) -> None:
+    async def remove(self, topic: str, subscription: str | None = None) -> None:
         """Remove a constraint; a missing one is no error."""
-        require_admin(caller, "remove workload constraints")
         of_topic = TopicName.parse(topic)
         name = of_topic if subscription is None else SubscriptionName(of_topic, subscription)
         await self._changes.store(constraint_key(name), None)

@@ -10,7 +10,6 @@ import msgspec
 from msgspec.structs import replace
 
 from hermes_actors.errors import ErrorCode, Refused
-from hermes_actors.management.access.roles import Caller, require_admin
 from hermes_actors.management.bodies.constraints import within_ranges
 from hermes_actors.management.bodies.decoding import decode_plain, merge
 from hermes_actors.management.bodies.endpoint import address_problem
@@ -46,12 +45,11 @@ class OAuthProviders:
         view: dict[str, Any] = msgspec.to_builtins(shown)
         return view
 
-    async def create(self, caller: Caller, body: Mapping[str, Any]) -> None:
+    async def create(self, body: Mapping[str, Any]) -> None:
         """Create a provider.
 
-        Raises Refused: OAUTH_PROVIDER_ALREADY_EXISTS, PERMISSION_DENIED, VALIDATION_ERROR.
+        Raises Refused: OAUTH_PROVIDER_ALREADY_EXISTS, VALIDATION_ERROR.
         """
-        require_admin(caller, "create providers of OAuth tokens")
         provider = decode_plain(OAuthProvider, body)
         self._require_valid(provider)
         key = oauth_key(provider.name)
@@ -66,12 +64,11 @@ class OAuthProviders:
 
         await self._changes.make(decide)
 
-    async def update(self, caller: Caller, name: str, patch: Mapping[str, Any]) -> None:
+    async def update(self, name: str, patch: Mapping[str, Any]) -> None:
         """Change the fields that the patch names. A masked secret means the stored one.
 
-        Raises Refused: OAUTH_PROVIDER_NOT_EXISTS, PERMISSION_DENIED, VALIDATION_ERROR.
+        Raises Refused: OAUTH_PROVIDER_NOT_EXISTS, VALIDATION_ERROR.
         """
-        require_admin(caller, f"change OAuth provider {name}")
 
         def decide() -> Change | None:
             live = self._live(name)
@@ -95,9 +92,8 @@ class OAuthProviders:
 
         await self._changes.make(decide)
 
-    async def delete(self, caller: Caller, name: str) -> None:
+    async def delete(self, name: str) -> None:
         """Remove a provider that no subscription uses. Raises Refused."""
-        require_admin(caller, f"remove OAuth provider {name}")
 
         def decide() -> Change:
             live = self._live(name)

@@ -4,7 +4,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from hermes_actors.errors import ErrorCode, Refused
-from hermes_actors.management.access.roles import Caller, require_admin
 from hermes_actors.management.changes import Changes
 from hermes_actors.metadata.bodies import readiness_body
 from hermes_actors.metadata.commands import Change, put
@@ -20,9 +19,8 @@ class DatacenterReadiness:
         self._changes = changes
         self._datacenters = frozenset((metadata.dc, *datacenters))
 
-    async def all(self, caller: Caller) -> list[dict[str, Any]]:
-        """The readiness of each datacentre, for administrators. Raises Refused."""
-        require_admin(caller, "see which datacentres are ready")
+    async def all(self) -> list[dict[str, Any]]:
+        """The readiness of each datacentre."""
         catalog = self._metadata.catalog
         names = sorted(self._datacenters.union(catalog.marked_datacenters()))
         return [
@@ -30,9 +28,8 @@ class DatacenterReadiness:
             for dc in names
         ]
 
-    async def set(self, caller: Caller, dc: str, body: Mapping[str, Any]) -> None:
+    async def set(self, dc: str, body: Mapping[str, Any]) -> None:
         """Mark a datacentre as ready, or not. Raises Refused and Unavailable."""
-        require_admin(caller, f"mark datacentre {dc}")
         is_ready = body.get("isReady")
         if not isinstance(is_ready, bool):
             raise Refused("isReady must be true or false", ErrorCode.FORMAT_ERROR)

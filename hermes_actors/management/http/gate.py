@@ -4,10 +4,11 @@ from collections.abc import Awaitable, Callable
 from typing import TypeVar, TypeVarTuple, Unpack
 
 from hermes_actors.errors import Refused
-from hermes_actors.management.access.mode import AccessMode, changes_nothing
-from hermes_actors.management.access.roles import Caller, Guest, SecurityProvider
+from hermes_actors.management.access.mode import AccessMode
+from hermes_actors.management.access.roles import Caller, Guest, SecurityProvider, require_allowed
+from hermes_actors.management.access.table import Access, rule_of
 from hermes_actors.management.http.answers import REASON_HEADER, AnyRequest
-from hermes_actors.management.http.origins import OPEN, Origins
+from hermes_actors.management.http.origins import Origins
 from hermes_actors.metadata.audit import Author, changes_of
 from hermes_actors.model.workload import REASON_CHARACTERS_MAX
 from hermes_actors.runtime.bridge import TrioBridge
@@ -16,11 +17,7 @@ from hermes_actors.security.account import Credentials, sole_authorization
 T = TypeVar("T")
 A = TypeVarTuple("A")
 
-# For probes and tools, which have no account.
-_OPEN = OPEN | {"/openapi.json", "/roles"}
 _CALLER = "hermes_caller"
-OPEN_ROUTE = "hermes_open"
-"""The option of a route that needs neither an account nor the mode readWrite: to sign in."""
 REASON = "hermes_reason"
 """The key of a request's state for the reason of its change, if a form has it."""
 
@@ -65,54 +62,50 @@ class Gate:
         request: AnyRequest,
         async_fn: Callable[[Caller, Unpack[A]], Awaitable[T]],
         *args: *A,
-        takes_guests: bool = False,
     ) -> T:
-        """Identify the caller, and await `async_fn(caller, *args)` in trio.
+        """Identify the caller, and await `async_fn(caller, *args)` in trio. The author of changes
+        is the caller, a Guest if the route needs no account and there are no credentials.
 
-        Raises Unavailable if the metadata has not been read yet, and Unauthenticated without
-        credentials, unless it `takes_guests`.
+        Raises Unavailable if the metadata has not been read yet.
         """
         self._require_readable()
 
         async def as_caller() -> T:
-            if takes_guests:
-                caller = await self._security.identify(_credentials(request)) or Guest()
-            else:
-                caller = await self._required(request)
+            caller = await self.caller(request) or Guest()
             with changes_of(_author(caller, request)):
                 return await async_fn(caller, *args)
 
         return await self._bridge.call(as_caller)
 
     async def check(self, request: AnyRequest) -> None:
-        """The checks for all routes, before a body is read: the origin of changes, authentication,
-        and the mode.
+        """The checks for all routes, before a body is read: the origin of changes, the table of
+        access, and the mode.
 
         Raises Refused (403), Unauthenticated (401) and Unavailable (503).
         """
-        method, path = request.method, request.url.path
-        changes = not changes_nothing(method, path)
-        if changes:
+        rule = rule_of(request.method, request.scope["path_template"])
+        if rule.changes:
             self._origins.check(request.headers)
-        if request.route_handler.opt.get(OPEN_ROUTE):
+        if rule.access is Access.OPEN or (rule.access is Access.ANYONE and not self._guards_reads):
             return
-        if changes or (self._guards_reads and path not in _OPEN):
-            await self._bridge.call(self._required, request)
-        if self._mode.restricts(method, path):
-            caller = await self._bridge.call(self._required, request)
-            if not caller.is_admin:
-                raise self._mode.refusal()
-
-    async def _required(self, request: AnyRequest) -> Caller:
-        """The caller, identified once per request. Raises Unauthenticated without credentials."""
-        known: Caller | None = request.scope["state"].get(_CALLER)
-        if known is not None:
-            return known
-        caller = await self._security.identify(_credentials(request))
+        caller = await self.caller(request)
         if caller is None:
             raise self._security.refusal()
-        request.scope["state"][_CALLER] = caller
-        return caller
+        require_allowed(caller, rule, f"call {request.method} {request.url.path}")
+        if rule.changes and not caller.is_admin:
+            self._mode.require_changeable()
+
+    async def caller(self, request: AnyRequest) -> Caller | None:
+        """The caller, identified once per request. None without credentials.
+
+        Raises Unauthenticated (401) and Unavailable (503).
+        """
+        state = request.scope["state"]
+        if _CALLER not in state:
+            identify = self._security.identify
+            state[_CALLER] = await self._bridge.call(identify, _credentials(request))
+        known: Caller | None = state[_CALLER]
+        return known
 
 
 def _author(caller: Caller, request: AnyRequest) -> Author:

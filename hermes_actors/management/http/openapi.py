@@ -14,6 +14,7 @@ from litestar.types.internal_types import PathParameterDefinition
 from msgspec import UNSET, Struct
 
 from hermes_actors import __version__
+from hermes_actors.management.access.table import Access, rule_of
 from hermes_actors.management.http.answers import JSON
 from hermes_actors.model.group import Group
 from hermes_actors.model.oauth import OAuthProvider
@@ -65,6 +66,14 @@ _registry_error = msgspec.defstruct(
 )
 
 
+_SCHEMES = {
+    "basic": {"type": "http", "scheme": "basic"},
+    "bearer": {"type": "http", "scheme": "bearer", "bearerFormat": "JWT"},
+    "certificate": {"type": "mutualTLS"},
+}
+_CREDENTIALS: list[dict[str, list[str]]] = [{name: []} for name in _SCHEMES]
+
+
 def document(routes: Sequence[HTTPRouteHandler]) -> bytes:
     """The document of these routes in JSON. It takes about 0.2 s, so all nodes of a process share
     it.
@@ -99,11 +108,12 @@ def _document(routes: Sequence[HTTPRouteHandler]) -> dict[str, Any]:
         }
         for name, kinds in {"Error": [JSON], "RegistryError": [JSON, REGISTRY_JSON]}.items()
     }
+    described["components"]["securitySchemes"] = _SCHEMES
     # Sorted, because the framework's order of a handler's paths varies.
     described["paths"] = dict(sorted(described["paths"].items()))
     for path, item in described["paths"].items():
-        for operation in item.values():
-            _finish(path, operation)
+        for verb, operation in item.items():
+            _finish(verb.upper(), path, operation)
     return described
 
 
@@ -113,8 +123,14 @@ def _operation_id(_: Any, method: str, path: Sequence[str | PathParameterDefinit
     return method.lower() + "".join(each[0].upper() + each[1:] for each in words)
 
 
-def _finish(path: str, operation: dict[str, Any]) -> None:
-    """Add an operation's tag and its error responses."""
+def _finish(verb: str, path: str, operation: dict[str, Any]) -> None:
+    """Add an operation's tag, its error responses, and who may call it."""
+    rule = rule_of(verb, path)
+    operation["x-role"], operation["x-changes"] = rule
+    # `{}` means that credentials are optional.
+    operation["security"] = {Access.OPEN: [], Access.ANYONE: [{}, *_CREDENTIALS]}.get(
+        rule.access, _CREDENTIALS
+    )
     group = "subscriptions" if path.startswith(_SUBSCRIPTIONS) else path.split("/")[1]
     operation["tags"] = [group]
     error = "RegistryError" if path.startswith(REGISTRY) else "Error"

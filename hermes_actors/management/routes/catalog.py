@@ -30,7 +30,7 @@ _TOPIC = "/topics/{topic:str}"
 def catalog_routes(add: Add, parts: Administration) -> list[HTTPRouteHandler]:
     """/groups, /oauth/providers, /owners and /roles."""
     groups, providers, owners = parts.groups, parts.oauth_providers, parts.owners
-    roles = partial(add, call=owners.roles, is_for_guests=True, has_query=False)
+    roles = partial(add, call=owners.roles, has_query=False)
     return [
         add("GET /groups", groups.names),
         add(f"GET {_GROUP}", groups.get, gives=Group),

@@ -20,15 +20,11 @@ def query_routes(add: Add, parts: Administration) -> list[HTTPRouteHandler]:
     }
     return [
         *(add(f"{verb} {path}", call) for path, call in calls.items() for verb in _ASKING),
-        *(
-            add(f"{verb} /query/subscriptions", queries.subscriptions, is_for_guests=True)
-            for verb in _ASKING
-        ),
+        *(add(f"{verb} /query/subscriptions", queries.subscriptions) for verb in _ASKING),
         add("POST /topics/query", queries.topic_names),
         add(
             "POST /topics/{topic:str}/subscriptions/query",
             queries.subscription_names,
-            is_for_guests=True,
         ),
         add("GET /search/query", queries.search),
     ]

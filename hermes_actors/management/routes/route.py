@@ -15,6 +15,7 @@ from litestar.params import Body, FromPath, QueryParameter
 
 from hermes_actors.errors import ErrorCode, Refused
 from hermes_actors.management.access.roles import Caller
+from hermes_actors.management.access.table import rule_of
 from hermes_actors.management.bodies.decoding import json_object, json_value
 from hermes_actors.management.http import answers
 from hermes_actors.management.http.answers import Answer, AnyRequest
@@ -56,7 +57,6 @@ def route(
     below: str = "",
     status: int = 200,
     or_status: int = 0,
-    is_for_guests: bool = False,
     needs_metadata: bool = True,
     has_query: bool = True,
     answering: Answering | None = None,
@@ -73,8 +73,7 @@ def route(
     if it `has_query`. Its result becomes the answer, as JSON with `status`; None has no body, and
     an Answer is returned as it is. `answering` replaces this.
 
-    `is_for_guests`: credentials are not required. `needs_metadata`: refused until they have been
-    read.
+    `needs_metadata`: refused until they have been read.
 
     For OpenAPI only: `summary`, by default the first sentence of the docstring of `call`; `takes`
     and `gives`, the types of the bodies (`gives` None: the return type of `call`); `media_type`;
@@ -83,6 +82,7 @@ def route(
     verb, _, path = where.partition(" ")
     path = below + path
     in_path = re.findall(r"\{(\w+):(\w+)", path)
+    rule = rule_of(verb, path)
     given = list(inspect.signature(call).parameters.values())
     takes_caller = bool(given) and given[0].annotation is Caller
     others = given[takes_caller + len(in_path) :]
@@ -96,7 +96,10 @@ def route(
         args = [found.pop(each) for each, _ in in_path]
         target = partial(call, **{names.get(each, each): value for each, value in found.items()})
         if takes_caller:
-            asked = gate.act(request, target, *args, takes_guests=is_for_guests)
+            asked = gate.act(request, target, *args)
+        elif rule.changes:
+            # The caller is the author of the change.
+            asked = gate.act(request, lambda _, *args: target(*args), *args)
         else:
             asked = gate.read(target, *args, needs_metadata=needs_metadata)
         if answering is not None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from hermes_actors.management.access.roles import Anonymous, Guest
+from hermes_actors.management.access.roles import Anonymous
 from hermes_actors.model.workload import NodeDrain
 from hermes_actors.status.fold import StatusFold
 from hermes_actors.status.record import NodeHeader, StatusRecord
@@ -105,12 +105,3 @@ async def test_a_reason_has_a_bound(nodes):
     answer = await nodes.put(f"{DRAINS}/dc1/a", {"reason": "x" * 1_025})
     assert answer.status_code == 400
     assert "1024" in nodes.message(answer)
-
-
-async def test_only_administrators_drain(nodes):
-    drains = nodes.administration.drains
-    with pytest.raises(Exception, match="only an administrator may"):
-        await drains.set(Guest(), "dc1", "a", {}, False)
-    with pytest.raises(Exception, match="only an administrator may"):
-        await drains.undo(Guest(), "dc1", "a")
-    assert nodes.metadata.catalog.drains == {}

@@ -1,0 +1,150 @@
+"""The table of access: who may call which route, and which routes change nothing.
+
+The gate enforces it, the OpenAPI document and docs/management.md show it, and a route without a row
+fails at the start. Owners are checked where the object is known, and so are rules for single fields
+(rules.py, groups.py): the table only says that the caller needs an account for them.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from enum import StrEnum
+from typing import NamedTuple
+
+
+class Access(StrEnum):
+    """Who may call a route. Administrators may call all of them, read-only accounts those that
+    change nothing.
+    """
+
+    OPEN = "open"
+    """Everybody, always."""
+    ANYONE = "anyone"
+    """Everybody; with `management.authentication.reads` = "authenticated", every account."""
+    ACCOUNT = "account"
+    """Every account. The answer, or what may be set, can depend on the caller's rights."""
+    OWNER = "owner"
+    """The owners of the topic, subscription or group."""
+    ADMIN = "admin"
+    """Administrators."""
+
+
+class Rule(NamedTuple):
+    """Who may call a route, and whether it changes something."""
+
+    access: Access
+    changes: bool
+
+
+# `…` stands for a subscription's path, `^` for /schema-registry.
+_TABLE = """
+open    reads   GET      /livez /readyz /startupz /status/health /status/prometheus /openapi.json
+open    reads   GET      /roles /roles/topics/{topic} /roles…
+
+anyone  reads   GET      /groups /groups/{group}
+account changes POST     /groups
+owner   changes PUT      /groups/{group}
+account changes DELETE   /groups/{group}
+
+anyone  reads   GET      /topics /topics/{topic} /topics/owner/{source}/{owner}
+anyone  reads   GET      /topics/{topic}/clients /topics/{topic}/offline-clients-source
+anyone  reads   GET      /topics/{topic}/metrics
+account changes POST     /topics
+owner   changes PUT      /topics/{topic}
+owner   changes DELETE   /topics/{topic}
+owner   reads   GET      /topics/{topic}/messages
+owner   reads   GET      /topics/{topic}/preview /topics/{topic}/preview/{index}
+anyone  reads   GET      /topics/{topic}/schema /topics/{topic}/schema/versions/{version}
+anyone  reads   GET      /topics/{topic}/schema/ids/{schema_id}
+owner   changes POST     /topics/{topic}/schema
+owner   changes DELETE   /topics/{topic}/schema
+
+anyone  reads   GET      /topics/{topic}/subscriptions /subscriptions/owner/{source}/{owner}
+anyone  reads   GET      … …/state
+anyone  reads   GET      …/metrics …/metrics/persistent …/health …/why …/lag …/consumer-groups
+account changes POST     /topics/{topic}/subscriptions
+owner   changes PUT      … …/state …/retransmission
+owner   changes DELETE   …
+owner   changes POST     …/signing/rotate …/signing/retire …/test
+admin   changes POST     …/moveOffsetsToTheEnd
+owner   reads   GET      …/undelivered …/undelivered/last
+owner   reads   GET      …/dead-letters …/dead-letters/{letter} …/dead-letters/redrive
+owner   changes POST     …/dead-letters/expire …/dead-letters/redrive
+owner   changes DELETE   …/dead-letters/redrive
+account reads   GET      /dead-letters /tracking/{message_id} …/events/{message_id}/trace
+
+anyone  reads   POST,PUT /query/groups /query/topics /query/topics/metrics
+anyone  reads   POST,PUT /query/subscriptions /query/subscriptions/metrics
+anyone  reads   POST     /topics/query /topics/{topic}/subscriptions/query
+anyone  reads   GET      /search/query
+account reads   POST     /filters/{topic}
+
+anyone  reads   GET      /oauth/providers /oauth/providers/{provider}
+admin   changes POST     /oauth/providers
+admin   changes PUT      /oauth/providers/{provider}
+admin   changes DELETE   /oauth/providers/{provider}
+anyone  reads   GET      /owners/sources /owners/sources/{source} /owners/sources/{source}/{owner}
+
+anyone  reads   GET      /workload-constraints /balancer /balancer/plan /balancer/explain
+admin   changes PUT      /workload-constraints/topic /workload-constraints/subscription
+admin   changes DELETE   /workload-constraints/topic/{topic}
+admin   changes DELETE   /workload-constraints/subscription/{topic}/{name}
+admin   changes PUT      /balancer/drains/{dc}/{node}
+admin   changes DELETE   /balancer/drains/{dc}/{node}
+admin   reads   GET      /readiness/datacenters
+admin   changes POST     /readiness/datacenters/{dc}
+anyone  reads   GET      /mode
+admin   changes POST     /mode
+anyone  reads   GET      /stats /unhealthy /status/nodes /status/subscriptions /status/topics
+
+anyone  reads   GET      ^ ^/{rest} ^/subjects ^/subjects/{subject}/versions
+anyone  reads   GET      ^/subjects/{subject}/versions/{version}
+anyone  reads   GET      ^/subjects/{subject}/versions/{version}/schema
+anyone  reads   GET      ^/schemas/types ^/schemas/ids/{schema_id} ^/schemas/ids/{schema_id}/schema
+anyone  reads   GET      ^/schemas/ids/{schema_id}/versions ^/schemas/ids/{schema_id}/subjects
+anyone  reads   GET      ^/mode ^/mode/{subject} ^/config ^/config/{subject}
+account reads   POST     ^/subjects/{subject} ^/compatibility/subjects/{subject}/versions
+account reads   POST     ^/compatibility/subjects/{subject}/versions/{version}
+owner   changes POST     ^/subjects/{subject}/versions
+owner   changes DELETE   ^/subjects/{subject} ^/subjects/{subject}/versions/{version}
+admin   changes PUT      ^/config
+owner   changes PUT      ^/config/{subject}
+owner   changes DELETE   ^/config/{subject}
+anyone  reads   POST,PUT,DELETE ^ ^/{rest}
+"""
+
+_PAGES = """
+open    reads   GET      /console/sign-in /console/static/{name}
+open    changes POST     /console/sign-in /console/sign-out
+anyone  reads   GET      /console/{path} /console/overview /console/overview/live /console/search
+anyone  reads   GET      /console/topics /console/subscriptions /console/groups
+account reads   GET      /console/groups/new
+account changes POST     /console/groups/new
+"""
+
+
+def _rows(table: str) -> Iterator[tuple[tuple[str, str], Rule]]:
+    for row in filter(None, table.splitlines()):
+        access, effect, verbs, *paths = row.split()
+        rule = Rule(Access(access), effect == "changes")
+        for path in paths:
+            full = path.replace("…", "/topics/{topic}/subscriptions/{name}")
+            for verb in verbs.split(","):
+                yield (verb, full.replace("^", "/schema-registry")), rule
+
+
+RULES: Mapping[tuple[str, str], Rule] = dict(_rows(_TABLE))
+"""The table: the rule of each verb and path of the API."""
+PAGES: Mapping[tuple[str, str], Rule] = dict(_rows(_PAGES))
+"""The rules of the console's pages."""
+
+
+def rule_of(verb: str, path: str) -> Rule:
+    """The rule of a route. Its path may have the types of parameters.
+
+    Raises LookupError if the route is not in the table.
+    """
+    route = (verb, re.sub(r":\w+}", "}", path))
+    rule = RULES.get(route) or PAGES.get(route)
+    if rule is None:
+        raise LookupError(f"Add a row for {verb} {path} to {__name__}: who may call it?")
+    return rule
