@@ -26,10 +26,10 @@ from hermes_actors.security.account import Unauthenticated
 
 SIGN_IN = "/console/sign-in"
 NAVIGATION = (
-    ("Overview", HOME),
-    ("Topics", "/console/topics"),
+    ("Overview", HOME, ()),
+    ("Topics", "/console/topics", ("/console/subscriptions", "/console/groups")),
 )
-"""The pages in the bar of all pages."""
+"""The pages in the bar of all pages, each with the beginnings of further addresses of it."""
 
 _SAID = "hermes_said"
 _SAID_S = 60

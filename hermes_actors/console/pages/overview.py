@@ -53,8 +53,8 @@ def overview_page(console: Console) -> list[HTTPRouteHandler]:
 
 async def _gathered(parts: Administration) -> dict[str, Any]:
     nodes = await parts.statuses.nodes()
-    ill, ill_count = await parts.overview.first_rows(_UNHEALTHY, "state", PROBLEMS_MAX)
-    losing, _ = await parts.overview.first_topics("state", PROBLEMS_MAX)
+    ill, ill_count = await parts.overview.some_rows(_UNHEALTHY, "state", PROBLEMS_MAX)
+    losing, _ = await parts.overview.some_topics("state", PROBLEMS_MAX)
     problems = list(_of_cluster(nodes))
     said = {each["text"] for each in problems}
     problems += [each for each in await _of_node(parts) if each["text"] not in said]

@@ -119,6 +119,10 @@ anyone  reads   GET      /console/{path} /console/overview /console/overview/liv
 anyone  reads   GET      /console/topics /console/subscriptions /console/groups
 account reads   GET      /console/groups/new
 account changes POST     /console/groups/new
+owner   reads   GET      /console/groups/{group}/edit
+owner   changes POST     /console/groups/{group}/edit
+account reads   GET      /console/groups/{group}/remove
+account changes POST     /console/groups/{group}/remove
 """
 
 
