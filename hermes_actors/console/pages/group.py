@@ -1,4 +1,4 @@
-"""A new group, and the owner of an existing one."""
+"""A new group; the owner of an existing one; its removal."""
 
 from typing import Any
 from urllib.parse import quote
@@ -7,42 +7,32 @@ from litestar import get, post
 from litestar.handlers import HTTPRouteHandler
 from litestar.params import FromPath
 
-from hermes_actors.console.console import Console, form_of, problem_of
+from hermes_actors.console.console import Console, form_of
 from hermes_actors.errors import Refused
 from hermes_actors.management.http.answers import Answer, AnyRequest
 
-_FIELDS = ("groupName", "owner.source", "owner.id")
-
 
 def group_pages(console: Console) -> list[HTTPRouteHandler]:
-    """/console/groups/new, and below /console/groups/{group}: to edit and to remove it."""
+    """/console/groups/new, and below /console/groups/{group}: edit and remove."""
     groups, sources = console.parts.groups, console.config.management.owner_sources
 
     async def form_page(
         request: AnyRequest, group: str, given: dict[str, str], error: Refused | None = None
     ) -> Answer:
         return await console.page(
-            request,
-            "group.html",
-            200 if error is None else error.status,
-            group=group,
-            given=given,
-            fields=_FIELDS,
-            sources=sources,
-            problem=problem_of(error) if error else {},
+            request, "group.html", error=error, group=group, given=given, sources=sources
         )
 
     @get("/groups/new")
     async def new(request: AnyRequest) -> Answer:
-        return await form_page(request, "", {"owner.source": sources[0]})
+        return await form_page(request, "", {})
 
     @post("/groups/new")
     async def create(request: AnyRequest) -> Answer:
         given = await form_of(request)
-        name = given.get("groupName", "").strip()
-        owner = _owner(given)
+        name, owner = given.get("groupName", "").strip(), _owner(given)
+        body = {"groupName": name, **({"owner": owner} if owner else {})}
         try:
-            body = {"groupName": name, **({"owner": owner} if owner else {})}
             await console.gate.act(request, groups.create, body)
         except Refused as error:
             return await form_page(request, "", given, error)
@@ -51,8 +41,7 @@ def group_pages(console: Console) -> list[HTTPRouteHandler]:
     @get("/groups/{group:str}/edit")
     async def edit(request: AnyRequest, group: FromPath[str]) -> Answer:
         owner = (await console.gate.read(groups.get, group)).get("owner") or {}
-        given = {"owner.source": owner.get("source", sources[0]), "owner.id": owner.get("id", "")}
-        return await form_page(request, group, given)
+        return await form_page(request, group, {f"owner.{each}": owner[each] for each in owner})
 
     @post("/groups/{group:str}/edit")
     async def change(request: AnyRequest, group: FromPath[str]) -> Answer:
@@ -66,7 +55,7 @@ def group_pages(console: Console) -> list[HTTPRouteHandler]:
     @get("/groups/{group:str}/remove")
     async def ask(request: AnyRequest, group: FromPath[str]) -> Answer:
         await console.gate.read(groups.get, group)
-        return await confirmation(request, group)
+        return await console.page(request, "group_remove.html", group=group)
 
     @post("/groups/{group:str}/remove")
     async def remove(request: AnyRequest, group: FromPath[str]) -> Answer:
@@ -74,21 +63,8 @@ def group_pages(console: Console) -> list[HTTPRouteHandler]:
         try:
             await console.gate.act(request, groups.delete, group)
         except Refused as error:
-            return await confirmation(request, group, error)
+            return await console.page(request, "group_remove.html", error=error, group=group)
         return console.done("/console/groups", f"Group {group} is removed.")
-
-    async def confirmation(request: AnyRequest, group: str, error: Refused | None = None) -> Answer:
-        return await console.page(
-            request,
-            "confirm.html",
-            200 if error is None else error.status,
-            title=f"Remove group {group}?",
-            text="Only a group without topics can be removed.",
-            button="Remove the group",
-            action=f"/console/groups/{quote(group)}/remove",
-            back="/console/groups",
-            problem=problem_of(error) if error else {},
-        )
 
     return [new, create, edit, change, ask, remove]
 
