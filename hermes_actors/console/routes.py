@@ -2,6 +2,7 @@
 
 from litestar import Router, get
 from litestar.exceptions import HTTPException, NotFoundException
+from litestar.params import FromPath
 
 from hermes_actors.console.console import Console
 from hermes_actors.console.pages.catalog import catalog_pages
@@ -17,7 +18,7 @@ def console_routes(console: Console) -> Router:
     """The pages below /console. They are not part of the API's description."""
 
     @get("/{path:path}")
-    async def nothing(path: str) -> Answer:  # noqa: ARG001 -- the route's
+    async def nothing(path: FromPath[str]) -> Answer:  # noqa: ARG001 -- the route's
         raise NotFoundException
 
     # The framework copies routers deeply, except for functions.
