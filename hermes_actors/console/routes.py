@@ -1,8 +1,7 @@
 """All routes of the console."""
 
-from litestar import Router, get
-from litestar.exceptions import HTTPException, NotFoundException
-from litestar.params import FromPath
+from litestar import Router
+from litestar.exceptions import HTTPException
 
 from hermes_actors.console.console import Console
 from hermes_actors.console.pages.catalog import catalog_pages
@@ -17,10 +16,6 @@ from hermes_actors.runtime.bridge import BridgeClosed
 def console_routes(console: Console) -> Router:
     """The pages below /console. They are not part of the API's description."""
 
-    @get("/{path:path}")
-    async def nothing(path: FromPath[str]) -> Answer:  # noqa: ARG001 -- the route's
-        raise NotFoundException
-
     # The framework copies routers deeply, except for functions.
     def on_error(request: AnyRequest, error: Exception) -> Answer:
         return console.on_error(request, error)
@@ -33,7 +28,6 @@ def console_routes(console: Console) -> Router:
             *overview_page(console),
             *catalog_pages(console),
             *group_pages(console),
-            nothing,
         ],
         include_in_schema=False,
         exception_handlers=dict.fromkeys(
