@@ -29,8 +29,6 @@ def catalog_pages(console: Console) -> list[HTTPRouteHandler]:
         found, count = await parts.overview.some_topics(
             sort, ROWS, (number - 1) * ROWS, text=q, group=group
         )
-        for row in found:
-            row["owner"] = parts.topics.live(row["topicName"]).topic.owner.id
         return {"topics": found, "topic_count": count}
 
     async def subscription_rows(wanted: OverviewQuery, sort: str, number: int) -> dict[str, Any]:
