@@ -1,9 +1,11 @@
 """All routes of the console."""
 
-from litestar import Router, get
-from litestar.exceptions import HTTPException, NotFoundException
+from litestar import Router
+from litestar.exceptions import HTTPException
 
 from hermes_actors.console.console import Console
+from hermes_actors.console.pages.catalog import catalog_pages
+from hermes_actors.console.pages.group import group_pages
 from hermes_actors.console.pages.overview import overview_page
 from hermes_actors.console.pages.sign_in import sign_in_page
 from hermes_actors.errors import HermesError
@@ -13,10 +15,6 @@ from hermes_actors.runtime.bridge import BridgeClosed
 
 def console_routes(console: Console) -> Router:
     """The pages below /console. They are not part of the API's description."""
-
-    @get("/{path:path}")
-    async def nothing(path: str) -> Answer:  # noqa: ARG001 -- the route's
-        raise NotFoundException
 
     # The framework copies routers deeply, except for functions.
     def on_error(request: AnyRequest, error: Exception) -> Answer:
@@ -28,7 +26,8 @@ def console_routes(console: Console) -> Router:
             console.files.route(),
             *sign_in_page(console),
             *overview_page(console),
-            nothing,
+            *catalog_pages(console),
+            *group_pages(console),
         ],
         include_in_schema=False,
         exception_handlers=dict.fromkeys(
