@@ -11,16 +11,18 @@ from litestar.datastructures import Cookie
 from litestar.exceptions import HTTPException
 
 from hermes_actors.config import Config
-from hermes_actors.console.front import HOME, session_of
+from hermes_actors.console.front import HOME
 from hermes_actors.console.history import History
 from hermes_actors.console.rendering import Files, Templates
 from hermes_actors.console.sessions import Sessions
 from hermes_actors.errors import ErrorCode, HermesError, Refused, Unavailable
+from hermes_actors.management.access.roles import Caller
 from hermes_actors.management.administration import Administration
 from hermes_actors.management.http.answers import Answer, AnyRequest, on_fault, on_http_error
 from hermes_actors.management.http.gate import REASON, Gate
 from hermes_actors.runtime.bridge import BridgeClosed
 from hermes_actors.runtime.clock import Clock
+from hermes_actors.security.account import Unauthenticated
 
 SIGN_IN = "/console/sign-in"
 NAVIGATION = (
@@ -67,7 +69,12 @@ class Console:
         self, request: AnyRequest, template: str, status: int = 200, **shown: Any
     ) -> Answer:
         """The template with `shown`, in the frame of all pages."""
-        body = await self._templates.render(template, self._frame(request) | shown)
+        try:
+            caller = await self.gate.caller(request)
+        except Unauthenticated:
+            # The password or token that the person signed in with does not hold any more.
+            caller = None
+        body = await self._templates.render(template, self._frame(request, caller) | shown)
         return self._answer(request, body, status)
 
     async def fragment(self, template: str, **shown: Any) -> Answer:
@@ -121,17 +128,24 @@ class Console:
             back = urlsplit(request.headers.get("referer", "")).path
         return lead(sign_in_for(back))
 
-    def _frame(self, request: AnyRequest) -> dict[str, Any]:
-        _, session = session_of(request)
+    def _frame(self, request: AnyRequest, caller: Caller | None = None) -> dict[str, Any]:
+        is_read_only = self.parts.mode.is_read_only
+        has_sign_in = self.config.management.authentication.enabled
+        if caller is None:
+            # It may be a guest, who signs in when that is needed.
+            may_change = not is_read_only
+        else:
+            may_change = caller.is_admin or not (is_read_only or caller.is_read_only)
         return {
             "navigation": NAVIGATION,
             "path": request.url.path,
             "here": request.url.path + (f"?{request.url.query}" if request.url.query else ""),
             "dc": self.config.dc,
             "node": self.config.node,
-            "person": session.name if session else "",
-            "has_sign_in": self.config.management.authentication.enabled,
-            "is_read_only": not self.parts.mode.is_changeable,
+            "person": caller.name if caller and has_sign_in else "",
+            "has_sign_in": has_sign_in,
+            "is_read_only": is_read_only,
+            "may_change": may_change,
             "said": request.cookies.get(_SAID, ""),
             "now_ms": self.clock.now_ms(),
         }

@@ -110,15 +110,20 @@ admin   changes PUT      ^/config
 owner   changes PUT      ^/config/{subject}
 owner   changes DELETE   ^/config/{subject}
 anyone  reads   POST,PUT,DELETE ^ ^/{rest}
+"""
 
-open    reads   GET      /console/static/{name} /console/sign-in /console/{path}
+_PAGES = """
+open    reads   GET      /console/sign-in /console/static/{name}
 open    changes POST     /console/sign-in /console/sign-out
-anyone  reads   GET      /console/overview /console/overview/live
+anyone  reads   GET      /console/{path} /console/overview /console/overview/live /console/search
+anyone  reads   GET      /console/topics /console/subscriptions /console/groups
+account reads   GET      /console/groups/new
+account changes POST     /console/groups/new
 """
 
 
-def _rows() -> Iterator[tuple[tuple[str, str], Rule]]:
-    for row in filter(None, _TABLE.splitlines()):
+def _rows(table: str) -> Iterator[tuple[tuple[str, str], Rule]]:
+    for row in filter(None, table.splitlines()):
         access, effect, verbs, *paths = row.split()
         rule = Rule(Access(access), effect == "changes")
         for path in paths:
@@ -127,8 +132,10 @@ def _rows() -> Iterator[tuple[tuple[str, str], Rule]]:
                 yield (verb, full.replace("^", "/schema-registry")), rule
 
 
-RULES: Mapping[tuple[str, str], Rule] = dict(_rows())
-"""The table: the rule of each verb and path."""
+RULES: Mapping[tuple[str, str], Rule] = dict(_rows(_TABLE))
+"""The table: the rule of each verb and path of the API."""
+PAGES: Mapping[tuple[str, str], Rule] = dict(_rows(_PAGES))
+"""The rules of the console's pages."""
 
 
 def rule_of(verb: str, path: str) -> Rule:
@@ -136,7 +143,8 @@ def rule_of(verb: str, path: str) -> Rule:
 
     Raises LookupError if the route is not in the table.
     """
-    rule = RULES.get((verb, re.sub(r":\w+}", "}", path)))
+    route = (verb, re.sub(r":\w+}", "}", path))
+    rule = RULES.get(route) or PAGES.get(route)
     if rule is None:
         raise LookupError(f"Add a row for {verb} {path} to {__name__}: who may call it?")
     return rule
