@@ -3,7 +3,7 @@
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 
-from litestar import Litestar, Response, Router, get
+from litestar import HttpMethod, Litestar, Response, Router, get
 from litestar.exceptions import HTTPException
 from litestar.handlers import HTTPRouteHandler
 
@@ -99,8 +99,8 @@ def build_app(
 
     app = _litestar([*routes, openapi, *pages(gate)], gate.check)
     for each in app.routes:
-        for verb in each.methods - {"OPTIONS"}:
-            rule_of(verb, each.path_format)
+        for verb in each.methods - {HttpMethod.OPTIONS}:
+            rule_of(verb, each.path)
     hosts = Hosts([management.host, config.node, *management.allowed_hosts])
     timeout_s = management.body_timeout_ms / 1_000
     return WireRules(app, management.cors_allowed_origin, hosts, timeout_s)

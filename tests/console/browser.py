@@ -64,7 +64,7 @@ def assert_accessible(page: Page) -> None:
             for each in found.response["violations"]
             if each["impact"] in ("serious", "critical")
         ]
-        assert grave == [], f"{scheme}: {grave}"
+        assert not grave, (scheme, grave)
 
 
 def assert_fits(page: Page) -> None:

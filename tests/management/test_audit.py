@@ -188,7 +188,12 @@ async def test_whichever_route_changes_something_the_record_and_the_log_tell_who
     caplog.set_level(logging.INFO, "hermes_actors.metadata.audit")
     # No consumer is there to go anywhere.
     monkeypatch.setattr("hermes_actors.management.offsets.retransmission.TAKEN_UP_WITHIN_S", 0.01)
-    routes = {f"{verb} {path}" for (verb, path), rule in RULES.items() if rule.changes}
+    routes = {
+        f"{verb} {path}"
+        for (verb, path), rule in RULES.items()
+        # The console's pages make the same changes.
+        if rule.changes and not path.startswith("/console/")
+    }
     made = steps(api)
     assert {each for each, _, _ in made if each} == routes - RECORDED_NOWHERE
     for route, path, body in made:

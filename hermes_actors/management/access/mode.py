@@ -53,13 +53,13 @@ class AccessMode:
             _logger.warning("mode %s is not recorded: %s", self._mode, error.message)
 
     @property
-    def is_read_only(self) -> bool:
-        """True if only administrators may change something now."""
-        return self._mode is not Mode.READ_WRITE
+    def is_changeable(self) -> bool:
+        """False if only administrators may change something now."""
+        return self._mode is Mode.READ_WRITE
 
     def require_changeable(self) -> None:
         """Raises Unavailable if only administrators may change something now."""
-        if self.is_read_only:
+        if not self.is_changeable:
             raise Unavailable(
                 f"Management is in mode {self._mode}: only administrators may change something"
             )

@@ -110,20 +110,20 @@ admin   changes PUT      ^/config
 owner   changes PUT      ^/config/{subject}
 owner   changes DELETE   ^/config/{subject}
 anyone  reads   POST,PUT,DELETE ^ ^/{rest}
-"""
 
-_PAGES = """
-open    reads   GET      /console/sign-in /console/static/{name}
+open    reads   GET      /console/static/{name} /console/sign-in /console/{path}
 open    changes POST     /console/sign-in /console/sign-out
-anyone  reads   GET      /console/{path} /console/overview /console/overview/live /console/search
+anyone  reads   GET      /console/overview /console/overview/live /console/search
 anyone  reads   GET      /console/topics /console/subscriptions /console/groups
-account reads   GET      /console/groups/new
-account changes POST     /console/groups/new
+account reads   GET      /console/groups/new /console/groups/{group}/remove
+owner   reads   GET      /console/groups/{group}/edit
+account changes POST     /console/groups/new /console/groups/{group}/remove
+owner   changes POST     /console/groups/{group}/edit
 """
 
 
-def _rows(table: str) -> Iterator[tuple[tuple[str, str], Rule]]:
-    for row in filter(None, table.splitlines()):
+def _rows() -> Iterator[tuple[tuple[str, str], Rule]]:
+    for row in filter(None, _TABLE.splitlines()):
         access, effect, verbs, *paths = row.split()
         rule = Rule(Access(access), effect == "changes")
         for path in paths:
@@ -132,10 +132,8 @@ def _rows(table: str) -> Iterator[tuple[tuple[str, str], Rule]]:
                 yield (verb, full.replace("^", "/schema-registry")), rule
 
 
-RULES: Mapping[tuple[str, str], Rule] = dict(_rows(_TABLE))
-"""The table: the rule of each verb and path of the API."""
-PAGES: Mapping[tuple[str, str], Rule] = dict(_rows(_PAGES))
-"""The rules of the console's pages."""
+RULES: Mapping[tuple[str, str], Rule] = dict(_rows())
+"""The table: the rule of each verb and path."""
 
 
 def rule_of(verb: str, path: str) -> Rule:
@@ -143,8 +141,7 @@ def rule_of(verb: str, path: str) -> Rule:
 
     Raises LookupError if the route is not in the table.
     """
-    route = (verb, re.sub(r":\w+}", "}", path))
-    rule = RULES.get(route) or PAGES.get(route)
+    rule = RULES.get((verb, re.sub(r":\w+}", "}", path)))
     if rule is None:
         raise LookupError(f"Add a row for {verb} {path} to {__name__}: who may call it?")
     return rule
