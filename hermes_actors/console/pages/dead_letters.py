@@ -8,7 +8,7 @@ from litestar.handlers import HTTPRouteHandler
 from litestar.params import FromPath
 
 from hermes_actors.console.console import Console, form_of
-from hermes_actors.console.pages.subscription import BELOW, place_of
+from hermes_actors.console.pages.subscription import BELOW, place_of, shows
 from hermes_actors.errors import Refused
 from hermes_actors.management.access.roles import Caller
 from hermes_actors.management.dead_letters.selection import RATE_DEFAULT
@@ -59,11 +59,6 @@ def dead_letter_pages(console: Console) -> list[HTTPRouteHandler]:
             error = refusal
         return await console.page(request, "dead_letters.html", error=error, **found)
 
-    @get(f"{_BOX}/live")
-    async def live(request: AnyRequest, topic: FromPath[str], name: FromPath[str]) -> Answer:
-        found = await console.gate.act(request, last_redrive, topic, name)
-        return await console.fragment("redrive_live.html", **found)
-
     @get(f"{_BOX}/{{letter:str}}")
     async def one(
         request: AnyRequest, topic: FromPath[str], name: FromPath[str], letter: FromPath[str]
@@ -103,7 +98,8 @@ def dead_letter_pages(console: Console) -> list[HTTPRouteHandler]:
         return console.done(where, "The re-drive is cancelled. What is in flight is completed.")
 
     return [
-        *(shown, live, one, cancel),
+        shows(console, "/dead-letters/live", "redrive_live.html", last_redrive),
+        *(shown, one, cancel),
         *closing(
             "redrive", redrives.start, "Re-drive {number} has begun: {matching} dead letters."
         ),

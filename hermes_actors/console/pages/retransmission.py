@@ -1,5 +1,6 @@
 """Retransmission: where to, what that would do to each partition, and then the move."""
 
+from collections.abc import Iterator
 from typing import Any
 
 from litestar import get, post
@@ -23,7 +24,7 @@ def retransmission_page(console: Console) -> list[HTTPRouteHandler]:
     ) -> dict[str, Any]:
         moved = await parts.retransmissions.move(caller, topic, name, target, True)
         lag = await parts.standings.lag(topic, name)
-        rows = [row for dc in lag["datacenters"] for row in _rows(dc, moved[dc["datacenter"]])]
+        rows = list(_rows(lag["datacenters"], moved))
         silent = [each for each in lag["datacenters"] if not each["isKnown"]]
         return {"target": target, "rows": rows, "silent": silent}
 
@@ -74,24 +75,21 @@ def _target(to: str, date: str, now_ms: int) -> dict[str, str]:
     return {"retransmissionDate": date if length_ms is None else iso_ms(now_ms - length_ms)}
 
 
-def _rows(dc: dict[str, Any], moved: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Each partition of a datacentre: where it is, where it goes, and how many messages that
-    concerns.
+def _rows(
+    datacenters: list[dict[str, Any]], moved: dict[str, list[dict[str, Any]]]
+) -> Iterator[dict[str, Any]]:
+    """Each partition: where it is now, where it goes to, and by how many messages it goes back;
+    negative if it goes forward.
     """
-    known = {each["partition"]: each for each in dc["partitions"]}
-    rows = []
-    for each in moved:
-        now, to = known.get(each["partition"], {}), each["offset"]
-        position = now.get("position")
-        rows.append(
-            {
-                "datacenter": dc["datacenter"],
-                "partition": each["partition"],
+    for dc in datacenters:
+        known = {each["partition"]: each for each in dc["partitions"]}
+        for each in moved[dc["datacenter"]]:
+            now, to = known.get(each["partition"], {}), each["offset"]
+            position, end = now.get("position"), now.get("end")
+            yield {
+                "name": f"{dc['datacenter']} {each['partition']}",
                 "from": position,
                 "to": to,
-                "again": None if position is None else max(0, position - to),
-                "skipped": None if position is None else max(0, to - position),
-                "waits": max(0, now["end"] - to) if now else None,
+                "back": None if position is None else position - to,
+                "waits": None if end is None else max(0, end - to),
             }
-        )
-    return rows

@@ -1,5 +1,6 @@
 """One subscription: what is wrong and what to do, its figures, where it runs, and its settings."""
 
+from collections.abc import Awaitable, Callable
 from typing import Any
 from urllib.parse import quote
 
@@ -23,6 +24,24 @@ def place_of(topic: str, name: str) -> dict[str, Any]:
     """What each of a subscription's pages shows: its names, and the address of its first page."""
     base = f"/console/topics/{quote(topic)}/subscriptions/{quote(name)}"
     return {"topic": topic, "name": name, "base": base}
+
+
+Gather = Callable[[Caller, str, str], Awaitable[dict[str, Any]]]
+
+
+def shows(console: Console, path: str, template: str, gather: Gather) -> HTTPRouteHandler:
+    """A page below a subscription's first one. It shows what `gather` returns. If its path ends in
+    /live, it is only a part of a page.
+    """
+
+    @get(f"{BELOW}{path}")
+    async def shown(request: AnyRequest, topic: FromPath[str], name: FromPath[str]) -> Answer:
+        found = await console.gate.act(request, gather, topic, name)
+        if path.endswith("/live"):
+            return await console.fragment(template, **found)
+        return await console.page(request, template, **found)
+
+    return shown
 
 
 def subscription_page(console: Console) -> list[HTTPRouteHandler]:
@@ -52,17 +71,10 @@ def subscription_page(console: Console) -> list[HTTPRouteHandler]:
             "manages": not _MANAGING.isdisjoint(roles),
         }
 
-    @get(BELOW)
-    async def shown(request: AnyRequest, topic: FromPath[str], name: FromPath[str]) -> Answer:
-        found = await console.gate.act(request, gathered, topic, name)
-        return await console.page(request, "subscription.html", **found)
-
-    @get(f"{BELOW}/live")
-    async def live(request: AnyRequest, topic: FromPath[str], name: FromPath[str]) -> Answer:
-        found = await console.gate.act(request, gathered, topic, name)
-        return await console.fragment("subscription_live.html", **found)
-
-    return [shown, live]
+    return [
+        shows(console, "", "subscription.html", gathered),
+        shows(console, "/live", "subscription_live.html", gathered),
+    ]
 
 
 def _codes(row: dict[str, Any], why: dict[str, Any]) -> dict[str, str]:

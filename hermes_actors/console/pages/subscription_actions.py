@@ -4,12 +4,12 @@ import base64
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from litestar import get, post
+from litestar import post
 from litestar.handlers import HTTPRouteHandler
 from litestar.params import FromPath
 
 from hermes_actors.console.console import Console, form_of
-from hermes_actors.console.pages.subscription import BELOW, place_of
+from hermes_actors.console.pages.subscription import BELOW, place_of, shows
 from hermes_actors.errors import Refused
 from hermes_actors.management.access.roles import Caller
 from hermes_actors.management.http.answers import Answer, AnyRequest
@@ -30,16 +30,10 @@ def action_pages(console: Console) -> list[HTTPRouteHandler]:
 
     async def owned(caller: Caller, topic: str, name: str) -> dict[str, Any]:
         live = subscriptions.owned(caller, topic, name, "change subscription")
-        return place_of(topic, name) | {"row": parts.statuses.summary(live)}
+        shown = {"row": parts.statuses.summary(live), "message": "", "trial": None}
+        return place_of(topic, name) | shown
 
     def action(path: str, act: Act, said: str) -> list[HTTPRouteHandler]:
-        template = f"subscription_{path}.html"
-
-        @get(f"{BELOW}/{path}")
-        async def ask(request: AnyRequest, topic: FromPath[str], name: FromPath[str]) -> Answer:
-            shown = await console.gate.act(request, owned, topic, name)
-            return await console.page(request, template, **shown)
-
         @post(f"{BELOW}/{path}")
         async def do(request: AnyRequest, topic: FromPath[str], name: FromPath[str]) -> Answer:
             await form_of(request)
@@ -53,16 +47,7 @@ def action_pages(console: Console) -> list[HTTPRouteHandler]:
                 where = where.rpartition("/subscriptions/")[0]
             return console.done(where, said.format(name=name))
 
-        return [ask, do]
-
-    @get(f"{BELOW}/test")
-    async def ask_for_test(
-        request: AnyRequest, topic: FromPath[str], name: FromPath[str]
-    ) -> Answer:
-        shown = await console.gate.act(request, owned, topic, name)
-        return await console.page(
-            request, "subscription_test.html", message="", trial=None, **shown
-        )
+        return [shows(console, f"/{path}", f"subscription_{path}.html", owned), do]
 
     @post(f"{BELOW}/test")
     async def test(request: AnyRequest, topic: FromPath[str], name: FromPath[str]) -> Answer:
@@ -81,5 +66,6 @@ def action_pages(console: Console) -> list[HTTPRouteHandler]:
         *action("rotate", secrets.rotate, ""),
         *action("retire", secrets.retire, "{name} signs with its newest secret only."),
         *action("remove", subscriptions.delete, "{name} is removed."),
-        *(ask_for_test, test),
+        shows(console, "/test", "subscription_test.html", owned),
+        test,
     ]

@@ -19,7 +19,7 @@ FILTERS_MAX = 20
 
 _POLICY = "subscriptionPolicy"
 _LISTS = ("retryOn", "discardOn")
-_NEW = "/topics/{topic:str}/subscriptions/new"
+_PATHS = ["/topics/{topic:str}/subscriptions/new", f"{BELOW}/edit"]
 
 
 def subscription_forms(console: Console) -> list[HTTPRouteHandler]:
@@ -27,11 +27,10 @@ def subscription_forms(console: Console) -> list[HTTPRouteHandler]:
     parts, sources = console.parts, console.config.management.owner_sources
 
     async def stored(caller: Caller, topic: str, name: str) -> dict[str, Any]:
+        view = {}
         if name:
             parts.subscriptions.owned(caller, topic, name, "change subscription")
             view = await parts.subscriptions.get(caller, topic, name)
-        else:
-            view = {}
         is_avro = parts.topics.live(topic).topic.content_type.value == "AVRO"
         return {"view": view, "is_avro": is_avro, "is_admin": caller.is_admin}
 
@@ -65,7 +64,12 @@ def subscription_forms(console: Console) -> list[HTTPRouteHandler]:
             **place_of(topic, name),
         )
 
-    async def stored_or_tried(request: AnyRequest, topic: str, name: str) -> Answer:
+    @get(_PATHS)
+    async def form(request: AnyRequest, topic: FromPath[str], name: FromPath[str] = "") -> Answer:
+        return await form_page(request, topic, name)
+
+    @post(_PATHS)
+    async def sent(request: AnyRequest, topic: FromPath[str], name: FromPath[str] = "") -> Answer:
         given = await form_of(request)
         try:
             if "try" in given:
@@ -76,34 +80,15 @@ def subscription_forms(console: Console) -> list[HTTPRouteHandler]:
             body = _body(given)
             if name:
                 await console.gate.act(request, parts.subscriptions.update, topic, name, body)
-            else:
-                body["topicName"] = topic
-                await console.gate.act(request, parts.subscriptions.create, topic, body)
+                return console.done(place_of(topic, name)["base"], f"{name} is changed.")
+            new = body | {"topicName": topic}
+            await console.gate.act(request, parts.subscriptions.create, topic, new)
         except Refused as error:
             return await form_page(request, topic, name, given, error)
-        said = f"{name} is changed."
-        if not name:
-            name = body["name"]
-            said = f"{name} is created. It gets the messages published from now on."
-        return console.done(place_of(topic, name)["base"], said)
+        said = f"{new['name']} is created. It gets the messages published from now on."
+        return console.done(place_of(topic, new["name"])["base"], said)
 
-    @get(_NEW)
-    async def new(request: AnyRequest, topic: FromPath[str]) -> Answer:
-        return await form_page(request, topic, "")
-
-    @post(_NEW)
-    async def create(request: AnyRequest, topic: FromPath[str]) -> Answer:
-        return await stored_or_tried(request, topic, "")
-
-    @get(f"{BELOW}/edit")
-    async def edit(request: AnyRequest, topic: FromPath[str], name: FromPath[str]) -> Answer:
-        return await form_page(request, topic, name)
-
-    @post(f"{BELOW}/edit")
-    async def change(request: AnyRequest, topic: FromPath[str], name: FromPath[str]) -> Answer:
-        return await stored_or_tried(request, topic, name)
-
-    return [new, create, edit, change]
+    return [form, sent]
 
 
 def _body(given: Mapping[str, str]) -> dict[str, Any]:
@@ -112,24 +97,20 @@ def _body(given: Mapping[str, str]) -> dict[str, Any]:
     """
     lines = [line.partition(":") for line in given.get("headers", "").splitlines() if line.strip()]
     headers = [{"name": name.strip(), "value": value.strip()} for name, _, value in lines]
-    body: dict[str, Any] = {"headers": headers, _POLICY: {}}
+    body: dict[str, Any] = {}
+    inner: dict[str, dict[str, Any]] = {}
+    for field, text in given.items():
+        (first, _, last), value = field.partition("."), text.strip() or None
+        if last:
+            is_list = value is not None and last in _LISTS
+            inner.setdefault(first, {})[last] = text.split(",") if is_list else value
+        else:
+            body[first] = value
+    body |= inner | {"headers": headers, "description": given.get("description", "").strip()}
+    body[_POLICY] = inner.get(given.get("deliveryType", ""), {})
     if "filters.0.type" in given:
         body["filters"] = _filters(given)
-    for field, text in given.items():
-        path, value = field.split("."), text.strip() or None
-        if path[0] in ("filters", "headers", "message", "try", _other(given)):
-            continue
-        if path[0] == given.get("deliveryType"):
-            path[0] = _POLICY
-        inner = body
-        for key in path[:-1]:
-            inner = inner.setdefault(key, {})
-        inner[path[-1]] = value.split(",") if value and path[-1] in _LISTS else value
     return body
-
-
-def _other(given: Mapping[str, str]) -> str:
-    return "SERIAL" if given.get("deliveryType") == "BATCH" else "BATCH"
 
 
 def _filters(given: Mapping[str, str]) -> list[dict[str, str]]:
