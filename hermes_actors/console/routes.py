@@ -1,7 +1,7 @@
 """All routes of the console."""
 
-from litestar import Router, get
-from litestar.exceptions import HTTPException, NotFoundException
+from litestar import Router
+from litestar.exceptions import HTTPException
 
 from hermes_actors.console.console import Console
 from hermes_actors.console.pages.balancer import balancer_pages
@@ -23,10 +23,6 @@ from hermes_actors.runtime.bridge import BridgeClosed
 def console_routes(console: Console) -> Router:
     """The pages below /console. They are not part of the API's description."""
 
-    @get("/{path:path}")
-    async def nothing(path: str) -> Answer:  # noqa: ARG001 -- the route's
-        raise NotFoundException
-
     # The framework copies routers deeply, except for functions.
     def on_error(request: AnyRequest, error: Exception) -> Answer:
         return console.on_error(request, error)
@@ -46,7 +42,6 @@ def console_routes(console: Console) -> Router:
             *dead_letter_pages(console),
             *balancer_pages(console),
             *trace_page(console),
-            nothing,
         ],
         include_in_schema=False,
         exception_handlers=dict.fromkeys(

@@ -111,7 +111,7 @@ owner   changes PUT      ^/config/{subject}
 owner   changes DELETE   ^/config/{subject}
 anyone  reads   POST,PUT,DELETE ^ ^/{rest}
 
-open    reads   GET      /console/static/{name} /console/sign-in /console/{path}
+open    reads   GET      /console/static/{name} /console/sign-in
 open    changes POST     /console/sign-in /console/sign-out
 anyone  reads   GET      /console/overview /console/overview/live /console/search
 anyone  reads   GET      /console/topics /console/subscriptions /console/groups
