@@ -133,6 +133,22 @@ account reads   GET      /console/groups/new /console/groups/{group}/remove
 owner   reads   GET      /console/groups/{group}/edit
 account changes POST     /console/groups/new /console/groups/{group}/remove
 owner   changes POST     /console/groups/{group}/edit
+anyone  reads   GET      /console… /console…/live /console/balancer /console/balancer/live
+anyone  reads   GET      /console/balancer/plan
+account reads   GET      /console/topics/{topic}/subscriptions/new /console/trace
+account changes POST     /console/topics/{topic}/subscriptions/new
+owner   reads   GET      /console…/edit /console…/suspend /console…/activate /console…/remove
+owner   reads   GET      /console…/rotate /console…/retire /console…/test /console…/retransmit
+owner   changes POST     /console…/edit /console…/suspend /console…/activate /console…/remove
+owner   changes POST     /console…/rotate /console…/retire /console…/test /console…/retransmit
+owner   reads   GET      /console…/dead-letters /console…/dead-letters/live
+owner   reads   GET      /console…/dead-letters/{letter} /console…/dead-letters/redrive
+owner   reads   GET      /console…/dead-letters/expire
+owner   changes POST     /console…/dead-letters/redrive /console…/dead-letters/expire
+owner   changes POST     /console…/dead-letters/cancel
+admin   reads   GET      /console/balancer/drain/{dc}/{node} /console/balancer/readiness/{dc}
+admin   changes POST     /console/balancer/drain/{dc}/{node} /console/balancer/undrain/{dc}/{node}
+admin   changes POST     /console/balancer/readiness/{dc}
 """
 
 
