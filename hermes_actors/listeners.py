@@ -6,10 +6,18 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 
 import trio
+from litestar import Router
 from msgspec import Struct
 
+from hermes_actors.actors.restart import TENANT
 from hermes_actors.config import Config, FrontendConfig
+from hermes_actors.console.console import Console
+from hermes_actors.console.front import Front
+from hermes_actors.console.history import History
+from hermes_actors.console.routes import console_routes
+from hermes_actors.console.sessions import Sessions
 from hermes_actors.management.app import build_app
+from hermes_actors.management.http.gate import Gate
 from hermes_actors.node import Node, NodeEnvironment, open_node
 from hermes_actors.node.pulling import pull_app
 from hermes_actors.publisher.edges.asgi import AsgiServer
@@ -62,7 +70,7 @@ async def serve_node(
         front = _Front(node, environment.clock, certificates)
         listeners.push_async_callback(front.close)
         management, management_tls = await listeners.enter_async_context(
-            _open_management(node, environment.clock, certificates)
+            _open_management(node, environment, certificates)
         )
         await listeners.enter_async_context(_open_pulling(node, environment.clock))
         if await _wait_prepared(node, stop, front.listen):
@@ -155,19 +163,27 @@ async def _wait_prepared(
 
 @asynccontextmanager
 async def _open_management(
-    node: Node, clock: Clock, certificates: Metrics
+    node: Node, environment: NodeEnvironment, certificates: Metrics
 ) -> AsyncIterator[tuple[str, str]]:
-    """Serve the management API for the block. Yields its URLs, plain and with TLS; an empty string
-    for one that is not served.
+    """Serve the management API and the console for the block. Yields the URLs, plain and with TLS;
+    an empty string for one that is not served.
     """
     if node.administration is None:
         yield "", ""
         return
-    config = node.config.management
+    config, parts = node.config.management, node.administration
+    clock = environment.clock
+    sessions = Sessions(f"{node.config.dc}/{node.config.node}", clock, environment.ids)
+    history = History(parts.statuses.figures)
+    node.control.start_task("console", history.run, restart=TENANT)
+
+    def pages(gate: Gate) -> list[Router]:
+        return [console_routes(Console(gate, parts, node.config, clock, sessions, history))]
+
     async with open_bridge() as bridge:
-        app = build_app(node.administration, bridge, node.config, node.metrics)
+        app = build_app(parts, bridge, node.config, node.metrics, pages)
         server = AsgiServer(
-            app,
+            Front(app, sessions),
             # Settings of management's own listener; those of publishing do not apply.
             FrontendConfig(
                 host=config.host,

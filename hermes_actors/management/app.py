@@ -2,9 +2,8 @@
 
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
-from itertools import product
 
-from litestar import Litestar, Response, get
+from litestar import HttpMethod, Litestar, Response, Router, get
 from litestar.exceptions import HTTPException
 from litestar.handlers import HTTPRouteHandler
 
@@ -26,6 +25,8 @@ from hermes_actors.management.http.answers import (
 from hermes_actors.management.http.gate import Gate
 from hermes_actors.management.http.openapi import document
 from hermes_actors.management.http.origins import ANY, Hosts, Origins
+from hermes_actors.management.http.reference import reference_route
+from hermes_actors.management.routes.audit import audit_routes
 from hermes_actors.management.routes.catalog import catalog_routes, topic_routes
 from hermes_actors.management.routes.cluster import operating_routes
 from hermes_actors.management.routes.messages import message_routes, tail_route
@@ -43,14 +44,19 @@ from hermes_actors.runtime.bridge import BridgeClosed, TrioBridge
 from hermes_actors.telemetry.metrics import Metrics
 
 
+def _no_pages(_gate: Gate) -> Sequence[Router]:
+    return ()
+
+
 def build_app(
     parts: Administration,
     bridge: TrioBridge,
     config: Config,
     metrics: Sequence[Metrics] = (),
+    pages: Callable[[Gate], Sequence[Router]] = _no_pages,
 ) -> AsgiApp:
     """The ASGI app. It works with any server on this thread, because it calls the parts through
-    `bridge`. `metrics` are shown at `/status/prometheus`.
+    `bridge`. `metrics` are shown at `/status/prometheus`. `pages`: further routes, outside the API.
     """
     management = config.management
     authentication = management.authentication
@@ -83,6 +89,7 @@ def build_app(
         *query_routes(add, parts),
         tail_route(gate, parts.tails),
         *operating_routes(add, parts),
+        *audit_routes(add, gate, parts.audit),
         *overview_routes(add, parts),
         unhealthy_route(gate, parts.overview),
         *probe_routes(parts.health, metrics),
@@ -95,21 +102,30 @@ def build_app(
     async def openapi() -> Answer:
         return Response(described, media_type=JSON)
 
-    routes.append(openapi)
-    for handler in routes:
-        for path, verb in product(handler.paths, handler.http_methods):
-            rule_of(verb, path)
-    app = _litestar(routes, gate.check)
+    app = _litestar([*routes, openapi, reference_route(described)], pages(gate), gate.check)
+    for each in app.routes:
+        for verb in each.methods - {HttpMethod.OPTIONS}:
+            rule_of(verb, each.path)
     hosts = Hosts([management.host, config.node, *management.allowed_hosts])
     timeout_s = management.body_timeout_ms / 1_000
     return WireRules(app, management.cors_allowed_origin, hosts, timeout_s)
 
 
 def _litestar(
-    routes: list[HTTPRouteHandler], before_request: Callable[[AnyRequest], Awaitable[None]]
+    routes: list[HTTPRouteHandler],
+    pages: Sequence[Router],
+    before_request: Callable[[AnyRequest], Awaitable[None]],
 ) -> Litestar:
+    def on_missing(request: AnyRequest, error: HTTPException) -> Answer:
+        """The answer of the pages that the path lies below, although it is none of theirs."""
+        for each in pages:
+            if request.url.path.startswith(f"{each.path}/"):
+                answer: Answer = each.exception_handlers[HTTPException](request, error)
+                return answer
+        return on_http_error(request, error)
+
     return Litestar(
-        routes,
+        [*routes, *pages],
         before_request=before_request,
         openapi_config=None,
         # The process configures logging; the framework would start a thread for it.
@@ -118,7 +134,7 @@ def _litestar(
         request_max_body_size=None,
         exception_handlers={
             HermesError: on_hermes_error,
-            HTTPException: on_http_error,
+            HTTPException: on_missing,
             BridgeClosed: on_stop,
             Exception: on_fault,
         },

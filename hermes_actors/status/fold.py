@@ -189,6 +189,11 @@ class StatusFold:
             if found := self._nodes[key].subscriptions.by_name.get(name):
                 yield self._view(key, self._nodes[key], now_s), found[1]
 
+    def topics_of(self, view: NodeView) -> list[TopicStatus]:
+        """A node's known entries for the topics that it published to."""
+        seen = self._nodes.get((view.header.dc, view.header.node))
+        return [] if seen is None else [each for _, each in seen.topics.by_name.values()]
+
     def subscriptions_of(self, view: NodeView) -> list[SubscriptionStatus]:
         """A node's known entries for the subscriptions that it owns."""
         seen = self._nodes.get((view.header.dc, view.header.node))

@@ -33,6 +33,7 @@ class _Requests(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         body = self.rfile.read(int(self.headers["Content-Length"]))
         headers = {name.lower(): value for name, value in self.headers.items()}
+        headers[":path"] = self.path
         self.send_response(self.server.take(headers, body))
         self.send_header("Content-Length", "0")
         self.end_headers()

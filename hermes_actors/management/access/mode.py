@@ -52,9 +52,12 @@ class AccessMode:
             # The mode must change even if the log is unavailable.
             _logger.warning("mode %s is not recorded: %s", self._mode, error.message)
 
+    @property
+    def is_changeable(self) -> bool:
+        """False if only administrators may change something now."""
+        return self._mode is Mode.READ_WRITE
+
     def require_changeable(self) -> None:
         """Raises Unavailable if only administrators may change something now."""
-        if self._mode is not Mode.READ_WRITE:
-            raise Unavailable(
-                f"Management is in mode {self._mode}: only administrators may change something"
-            )
+        if not self.is_changeable:
+            raise Unavailable("Action forbidden due to read-only mode")

@@ -18,6 +18,8 @@ T = TypeVar("T")
 A = TypeVarTuple("A")
 
 _CALLER = "hermes_caller"
+REASON = "hermes_reason"
+"""The key of a request's state for the reason of its change, if a form has it."""
 
 
 class Gate:
@@ -69,7 +71,7 @@ class Gate:
         self._require_readable()
 
         async def as_caller() -> T:
-            caller = await self._caller(request) or Guest()
+            caller = await self.caller(request) or Guest()
             with changes_of(_author(caller, request)):
                 return await async_fn(caller, *args)
 
@@ -86,24 +88,29 @@ class Gate:
             self._origins.check(request.headers)
         if rule.access is Access.OPEN or (rule.access is Access.ANYONE and not self._guards_reads):
             return
-        caller = await self._bridge.call(self._caller, request)
+        caller = await self.caller(request)
         if caller is None:
             raise self._security.refusal()
         require_allowed(caller, rule, f"call {request.method} {request.url.path}")
         if rule.changes and not (rule.is_pulling or caller.is_admin):
             self._mode.require_changeable()
 
-    async def _caller(self, request: AnyRequest) -> Caller | None:
-        """The caller, identified once per request. None without credentials."""
+    async def caller(self, request: AnyRequest) -> Caller | None:
+        """The caller, identified once per request. None without credentials.
+
+        Raises Unauthenticated (401) and Unavailable (503).
+        """
         state = request.scope["state"]
         if _CALLER not in state:
-            state[_CALLER] = await self._security.identify(_credentials(request))
+            identify = self._security.identify
+            state[_CALLER] = await self._bridge.call(identify, _credentials(request))
         known: Caller | None = state[_CALLER]
         return known
 
 
 def _author(caller: Caller, request: AnyRequest) -> Author:
-    reason = request.headers.get(REASON_HEADER, "").encode("latin-1").decode("utf-8", "replace")
+    in_header = request.headers.get(REASON_HEADER, "").encode("latin-1").decode("utf-8", "replace")
+    reason = request.scope["state"].get(REASON, in_header)
     if len(reason) > REASON_CHARACTERS_MAX:
         raise Refused(f"{REASON_HEADER} must have at most {REASON_CHARACTERS_MAX} characters")
     return Author(caller.name, request.client.host if request.client else "", reason)

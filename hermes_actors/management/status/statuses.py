@@ -13,6 +13,7 @@ from hermes_actors.model.moments import iso_ms, span
 from hermes_actors.model.subscription import SubscriptionState
 from hermes_actors.runtime.clock import Clock
 from hermes_actors.runtime.turns import in_turns
+from hermes_actors.status.figures import Figures, figures
 from hermes_actors.status.fold import GONE_AFTER_S, NodeView, StatusFold
 from hermes_actors.status.lag import UNKNOWN
 from hermes_actors.status.reasons import Code, Reason, because, sentence, suspended
@@ -71,6 +72,10 @@ class Statuses:
             "nodes": [self._node(view) for view in self._fold.nodes(now_s)],
             "notices": await in_turns(self._placements.notices_in_steps()),
         }
+
+    async def figures(self) -> dict[str, Figures]:
+        """The figures of each datacentre."""
+        return await in_turns(figures(self._fold, self._clock.monotonic_s()))
 
     def datacenters(self) -> list[dict[str, Any]]:
         """All datacentres: is their status known, and if not, why."""
@@ -139,7 +144,7 @@ class Statuses:
     # Topics.
 
     async def topic_metrics(self, topic: str) -> dict[str, Any]:
-        """A topic's metrics in Hermes' format; zeros if it does not exist.
+        """A topic's metrics in Hermes' format. Of an unknown topic the rates are unavailable.
 
         Not in Hermes: the latency of publishing, and `datacenters`.
         """
@@ -148,12 +153,13 @@ class Statuses:
         live = self._metadata.catalog.topics.get(topic)
         subscriptions = [] if live is None else self._metadata.catalog.subscriptions_of(live.name)
         delivered = delivered_rate(self._fold, [str(each.name) for each in subscriptions], now_s)
+        is_known = found.is_known and live is not None
         return {
             "published": found.counts.messages,
             "volume": found.counts.size_bytes,
-            "rate": _rate(found.rates.messages, found.is_known),
-            "deliveryRate": _rate(delivered, found.is_known),
-            "throughput": _rate(found.rates.size_bytes, found.is_known),
+            "rate": _rate(found.rates.messages, is_known),
+            "deliveryRate": _rate(delivered, is_known),
+            "throughput": _rate(found.rates.size_bytes, is_known),
             "subscriptions": len(subscriptions),
             **latency_shown(found.latency_ms),
             "datacenters": self.datacenters(),
@@ -276,14 +282,21 @@ class Statuses:
             return (because(Code.NO_CONSUMERS, dc=dc),)
         return (because(Code.NOBODY_RUNS, dc=dc, nodes=nodes),)
 
-    def summary(self, live: LiveSubscription) -> dict[str, Any]:
-        """The state of a subscription in all datacentres, as one row."""
+    def topic_rate(self, topic: str) -> int:
+        """The rate of publishing, in thousandths of a message per second."""
+        return topic_sum(self._fold, topic, self._clock.monotonic_s()).rates.messages
+
+    def summary(self, live: LiveSubscription, topic_rate: int | None = None) -> dict[str, Any]:
+        """The state of a subscription in all datacentres, as one row. `topic_rate`: the result of
+        that method, if it is known.
+        """
         now_s, name = self._clock.monotonic_s(), str(live.name)
         found, here = subscription_sum(self._fold, name, now_s), places(self._fold, name, now_s)
         missing = {}
         if live.state is not SubscriptionState.SUSPENDED:
             missing = self._placements.all_missing(name)
-        topic_rate = topic_sum(self._fold, str(live.name.topic), now_s).rates.messages
+        if topic_rate is None:
+            topic_rate = self.topic_rate(str(live.name.topic))
         health = health_of(live, found, here, topic_rate, missing)
         condition, reasons = self._condition(live, here, missing)
         if not found.is_whole and condition in _MAY_BE_WORSE:

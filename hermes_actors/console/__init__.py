@@ -1,0 +1,1 @@
+"""The console: pages at /console for people, over the parts of management."""
