@@ -13,6 +13,8 @@ from tests.simulation.shapes import TINY
 
 SEEDS = (5, 6, 10, 8, 1, 2)
 """`make soak` runs hundreds. In the first three every checker has had something to examine."""
+PULLED_SEEDS = (1, 2)
+"""In these runs there are pull clients too."""
 NEAR = range(1, 9)
 """Tried when a change of the product has changed the history of a noted seed."""
 
@@ -30,8 +32,10 @@ def test_every_promise_holds_in_a_short_run() -> None:
 @pytest.mark.timeout(600)
 def test_every_promise_holds_and_is_examined_in_some_seed() -> None:
     examined: Counter[str] = Counter()
-    for seed in SEEDS:
-        verdict = run(seed, shape=Shape())
+    pulled = Shape(pull_clients=3)
+    runs = [(seed, Shape()) for seed in SEEDS] + [(seed, pulled) for seed in PULLED_SEEDS]
+    for seed, shape in runs:
+        verdict = run(seed, shape=shape)
         assert verdict.holds, verdict.report()
         assert verdict.faults, "a run without faults proves little"
         examined.update(verdict.examined)
