@@ -46,6 +46,7 @@ _COMMANDS = {
         ("apply", "configuration.apply:app", "Make groups, topics, subscriptions as files say."),
         ("export", "configuration.export:app", "Write files for 'hermes apply'."),
         ("metadata", "configuration.metadata:app", "Back up all metadata, and restore it."),
+        ("audit", "audit:app", "List who changed what, when and why."),
         ("trace", "trace:app", "Show what became of a message, by its id."),
         ("status", "status:app", "Show all nodes, and how they fare."),
         ("top", "status:top_app", "Watch nodes, topics, subscriptions, the worst first."),
