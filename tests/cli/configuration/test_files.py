@@ -207,8 +207,10 @@ def test_each_error_names_file_line_item_and_field_before_anything_is_written(
     for line in (
         "hermes: a.yaml: topic is unknown; did you mean topics?",
         "hermes: a.yaml:4.groupName must be a name",
-        "hermes: a.yaml:6 topics/shop.carts/subscriptions/x: endpiont is unknown; "
-        "did you mean endpoint?",
+        (
+            "hermes: a.yaml:6 topics/shop.carts/subscriptions/x: endpiont is unknown; "
+            "did you mean endpoint?"
+        ),
         "hermes: shop.yaml:6 groups/shop: is in a.yaml:3 already",
         "hermes: shop.yaml:3 sso: clientSecret: ${env:SSO}: the environment has no variable SSO",
     ):
