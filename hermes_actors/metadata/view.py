@@ -7,14 +7,22 @@ import trio
 from msgspec import Struct
 
 from hermes_actors.log.base import Log
-from hermes_actors.metadata.audit import BROKER, Author, log_change, present_author
+from hermes_actors.metadata.audit import (
+    BROKER,
+    Author,
+    log_change,
+    log_overruled,
+    present_author,
+)
 from hermes_actors.metadata.catalog import Catalog, CatalogChange
 from hermes_actors.metadata.commands import METADATA_TOPIC, Accepted, Change, ChangeOutcome
 from hermes_actors.metadata.keys import topic_key
-from hermes_actors.metadata.pending import PendingChanges
+from hermes_actors.metadata.pending import PendingChanges, record_of
 from hermes_actors.metadata.state import Folded, MetadataState, Register
+from hermes_actors.metadata.trail import Entry, Place, Trail
 from hermes_actors.metadata.watch import Watch
 from hermes_actors.model.names import TopicName
+from hermes_actors.model.record import StoredRecord
 from hermes_actors.runtime.clock import Clock, IdSource
 
 CHUNK = 50
@@ -40,7 +48,7 @@ class Metadata:
     `catalog` is always readable, empty before the first fold, and always the same object.
     `standins` is the metadata of other datacentres: until the own log can be read for the first
     time, the catalog shows the first stand-in that is current, so that a node can start. `node` is
-    the name of this node.
+    the name of this node. `entries_max` is how many changes `trail` keeps.
     """
 
     def __init__(
@@ -54,6 +62,7 @@ class Metadata:
         node: str = "",
         standins: "tuple[Metadata, ...]" = (),
         pending_max: int = 1_000,
+        entries_max: int = 0,
     ) -> None:
         self.log = log
         self.topic = metadata_topic(namespace)
@@ -64,6 +73,9 @@ class Metadata:
         self.ids = ids
         self.rng = rng
         self._broker = Author(BROKER, node)
+        self.entries_max = entries_max
+        self.trail = Trail(entries_max)
+        self._noted = trio.Event()
         self._state = MetadataState()
         self._is_installed = False
         # By datacentre: what the own log may lack of its changes, and until when the node waits for
@@ -190,6 +202,12 @@ class Metadata:
         while not self.is_own:
             await self._changed_health.wait()
 
+    async def wait_noted(self, after: Place) -> None:
+        """Wait until the trail has an entry after that place."""
+        await trio.lowlevel.checkpoint()
+        while self.trail.last <= after:
+            await self._noted.wait()
+
     async def wait_refolded(self, refolds: int) -> None:
         """Wait until the log has been read again more than `refolds` times in total."""
         await trio.lowlevel.checkpoint()
@@ -220,6 +238,18 @@ class Metadata:
         if isinstance(outcome, Accepted):
             log_change(author, change.key, None if before is None else before.body, change.body)
         return outcome
+
+    def rehearsal(self) -> "Metadata":
+        """A copy in which changes take effect at once, but are not written. It does not follow the
+        log.
+        """
+        copy = _Rehearsal(
+            self.log, clock=self.clock, ids=self.ids, rng=self.rng, namespace=self.namespace
+        )
+        copy.catalog, copy._state = self.catalog.branch(), self._state.branch()
+        copy._shown = dict(self._shown)
+        copy._is_installed, copy._problem = self._is_installed, self._problem
+        return copy
 
     def watch(self) -> Watch:
         """Watch the whole state as changes, then each difference. Close it, or use `with`."""
@@ -259,24 +289,32 @@ class Metadata:
         self._refolded.set()
         self._refolded = trio.Event()
 
-    def show(self, folded: Folded) -> None:
-        """Apply one record's change, and complete the pending change that it answers."""
+    def show(self, folded: Folded, entries: Sequence[Entry] = ()) -> None:
+        """Apply one record's change, and complete the pending change that it answers. `entries` are
+        those that the record added to the trail.
+        """
         if folded.changed is not None:
             self._shown[folded.changed.key] = folded.changed
             self._tell(self.catalog.apply(folded.changed))
         if folded.outcome is not None:
             self._pending.complete(folded.command_id, folded.outcome)
+        for entry in entries:
+            if entry.winner is not None and entry.dc == self.dc:
+                log_overruled(entry.key, entry.author, entry.winner.author, entry.winner.dc)
+        if entries:
+            self._notify_noted()
 
-    async def install(self, state: MetadataState) -> None:
+    async def install(self, state: MetadataState, trail: Trail) -> None:
         """Use the state that was folded from the own log; watchers get only the real
         differences.
         """
         async with self._showing:
             await self._show_all(state.registers)
-            self._state = state
+            self._state, self.trail = state, trail
             self._is_installed = True
         self._pending.complete_from(state)
         self._notify_health()
+        self._notify_noted()
 
     async def stand_in(self) -> bool:
         """Show a stand-in's state until the own log has been read. False once it has been."""
@@ -306,6 +344,10 @@ class Metadata:
             for watch in self._watches:
                 watch.note(change)
 
+    def _notify_noted(self) -> None:
+        self._noted.set()
+        self._noted = trio.Event()
+
     def _notify_health(self) -> None:
         self._changed_health.set()
         self._changed_health = trio.Event()
@@ -314,6 +356,20 @@ class Metadata:
 async def _yield_each_chunk(count: int) -> None:
     if count % CHUNK == CHUNK - 1:
         await trio.lowlevel.checkpoint()
+
+
+class _Rehearsal(Metadata):
+    async def change(
+        self, change: Change, *, timeout_s: float = 10.0, command_id: str | None = None
+    ) -> ChangeOutcome:
+        now_ms, command_id = self.clock.now_ms(), command_id or self.ids.message_id()
+        record = record_of(change, command_id, self._state, now_ms)
+        place = self._state.position
+        folded = self._state.fold(StoredRecord(0, place, now_ms, record.key, record.value, ()))
+        self.show(folded)
+        await trio.lowlevel.checkpoint()
+        assert folded.outcome is not None, "the command is new, and was decodable"
+        return folded.outcome
 
 
 async def lacking_in(own: Metadata, registers: Sequence[Register]) -> list[Register]:
