@@ -14,7 +14,7 @@ from hermes_chaos.wanted import subscription_body, topic_body
 from tests.live.conftest import HERMES
 from tests.live.waiting import wait_until
 
-MESSAGES = int(os.environ.get("HERMES_TEST_PULL_MESSAGES", "3000"))
+MESSAGES = int(os.environ.get("PULL_TEST_MESSAGES", "3000"))
 GROUPS, CLIENTS = ("billing", "mail"), 3
 TOPIC = "/topics/shop.orders"
 PUBLISHED_AT_ONCE = 500
