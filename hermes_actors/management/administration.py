@@ -41,6 +41,7 @@ from hermes_actors.management.dead_letters.letters import DeadLetters, Letters
 from hermes_actors.management.dead_letters.redrives import Redrives
 from hermes_actors.management.dead_letters.undelivered import UndeliveredMessages
 from hermes_actors.management.messages.filters import FilterTrials
+from hermes_actors.management.messages.inactive import InactiveTopics
 from hermes_actors.management.messages.offline import OfflineTasks
 from hermes_actors.management.messages.previews import MessagePreviews
 from hermes_actors.management.messages.tail import Tails
@@ -51,7 +52,6 @@ from hermes_actors.management.offsets.retransmission import Retransmissions
 from hermes_actors.management.offsets.standings import Standings
 from hermes_actors.management.queries.queries import Queries
 from hermes_actors.management.status.health import NodeHealth
-from hermes_actors.management.messages.inactive import InactiveTopics
 from hermes_actors.management.status.overview import Overview
 from hermes_actors.management.status.statuses import Statuses
 from hermes_actors.metadata.keys import key
