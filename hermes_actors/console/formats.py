@@ -4,6 +4,8 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
+import msgspec
+
 from hermes_actors.model.moments import iso_ms, span
 
 UNKNOWN = "unknown"
@@ -19,6 +21,7 @@ _TONES: Mapping[str, str] = MappingProxyType(
     )
 )
 _BYTES = ("B", "KiB", "MiB", "GiB", "TiB")
+TEXT_MAX = 4_000
 SPARK_WIDTH, SPARK_HEIGHT = 120, 28
 
 
@@ -68,6 +71,14 @@ def ago(epoch_ms: float, now_ms: float) -> str:
     return "just now" if passed_s < 1 else f"{span(passed_s)} ago"
 
 
+def json(value: Any) -> str:
+    """A value as indented JSON, cut off after TEXT_MAX characters; empty for None."""
+    if value is None:
+        return ""
+    text = msgspec.json.format(msgspec.json.encode(value), indent=2).decode()
+    return text if len(text) <= TEXT_MAX else f"{text[:TEXT_MAX]}\n…"
+
+
 def points(values: Sequence[float]) -> str:
     """The points of a sparkline. The newest value is at the right, 0 at the bottom."""
     top = max(values, default=0) or 1
@@ -82,7 +93,7 @@ def points(values: Sequence[float]) -> str:
 FILTERS: Mapping[str, Any] = MappingProxyType(
     {
         each.__name__: each
-        for each in (tone, words, count, rate, size, span, moment, ago, points, iso_ms)
+        for each in (tone, words, count, rate, size, span, moment, ago, json, points, iso_ms)
     }
 )
 """The filters of all templates."""

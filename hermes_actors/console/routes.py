@@ -4,6 +4,7 @@ from litestar import Router
 from litestar.exceptions import HTTPException
 
 from hermes_actors.console.console import Console
+from hermes_actors.console.pages.audit import audit_page
 from hermes_actors.console.pages.catalog import catalog_pages
 from hermes_actors.console.pages.group import group_pages
 from hermes_actors.console.pages.overview import overview_page
@@ -28,6 +29,7 @@ def console_routes(console: Console) -> Router:
             *overview_page(console),
             *catalog_pages(console),
             *group_pages(console),
+            *audit_page(console),
         ],
         include_in_schema=False,
         exception_handlers=dict.fromkeys(

@@ -37,7 +37,8 @@ class Rule(NamedTuple):
 
 # `…` stands for a subscription's path, `^` for /schema-registry.
 _TABLE = """
-open    reads   GET      /livez /readyz /startupz /status/health /status/prometheus /openapi.json
+open    reads   GET      /livez /readyz /startupz /status/health /status/prometheus
+open    reads   GET      /openapi.json /docs
 open    reads   GET      /roles /roles/topics/{topic} /roles…
 
 anyone  reads   GET      /groups /groups/{group}
@@ -49,14 +50,12 @@ anyone  reads   GET      /topics /topics/{topic} /topics/owner/{source}/{owner}
 anyone  reads   GET      /topics/{topic}/clients /topics/{topic}/offline-clients-source
 anyone  reads   GET      /topics/{topic}/metrics
 account changes POST     /topics
-owner   changes PUT      /topics/{topic}
-owner   changes DELETE   /topics/{topic}
+owner   changes PUT,DELETE /topics/{topic}
 owner   reads   GET      /topics/{topic}/messages
 owner   reads   GET      /topics/{topic}/preview /topics/{topic}/preview/{index}
 anyone  reads   GET      /topics/{topic}/schema /topics/{topic}/schema/versions/{version}
 anyone  reads   GET      /topics/{topic}/schema/ids/{schema_id}
-owner   changes POST     /topics/{topic}/schema
-owner   changes DELETE   /topics/{topic}/schema
+owner   changes POST,DELETE /topics/{topic}/schema
 
 anyone  reads   GET      /topics/{topic}/subscriptions /subscriptions/owner/{source}/{owner}
 anyone  reads   GET      … …/state
@@ -80,20 +79,19 @@ account reads   POST     /filters/{topic}
 
 anyone  reads   GET      /oauth/providers /oauth/providers/{provider}
 admin   changes POST     /oauth/providers
-admin   changes PUT      /oauth/providers/{provider}
-admin   changes DELETE   /oauth/providers/{provider}
+admin   changes PUT,DELETE /oauth/providers/{provider}
 anyone  reads   GET      /owners/sources /owners/sources/{source} /owners/sources/{source}/{owner}
 
 anyone  reads   GET      /workload-constraints /balancer /balancer/plan /balancer/explain
 admin   changes PUT      /workload-constraints/topic /workload-constraints/subscription
 admin   changes DELETE   /workload-constraints/topic/{topic}
 admin   changes DELETE   /workload-constraints/subscription/{topic}/{name}
-admin   changes PUT      /balancer/drains/{dc}/{node}
-admin   changes DELETE   /balancer/drains/{dc}/{node}
+admin   changes PUT,DELETE /balancer/drains/{dc}/{node}
 admin   reads   GET      /readiness/datacenters
 admin   changes POST     /readiness/datacenters/{dc}
 anyone  reads   GET      /mode
 admin   changes POST     /mode
+account reads   GET      /audit /events
 anyone  reads   GET      /stats /unhealthy /status/nodes /status/subscriptions /status/topics
 
 anyone  reads   GET      ^ ^/{rest} ^/subjects ^/subjects/{subject}/versions
@@ -107,15 +105,14 @@ account reads   POST     ^/compatibility/subjects/{subject}/versions/{version}
 owner   changes POST     ^/subjects/{subject}/versions
 owner   changes DELETE   ^/subjects/{subject} ^/subjects/{subject}/versions/{version}
 admin   changes PUT      ^/config
-owner   changes PUT      ^/config/{subject}
-owner   changes DELETE   ^/config/{subject}
+owner   changes PUT,DELETE ^/config/{subject}
 anyone  reads   POST,PUT,DELETE ^ ^/{rest}
 
 open    reads   GET      /console/static/{name} /console/sign-in
 open    changes POST     /console/sign-in /console/sign-out
 anyone  reads   GET      /console/overview /console/overview/live /console/search
 anyone  reads   GET      /console/topics /console/subscriptions /console/groups
-account reads   GET      /console/groups/new /console/groups/{group}/remove
+account reads   GET      /console/audit /console/groups/new /console/groups/{group}/remove
 owner   reads   GET      /console/groups/{group}/edit
 account changes POST     /console/groups/new /console/groups/{group}/remove
 owner   changes POST     /console/groups/{group}/edit

@@ -6,6 +6,7 @@ from types import NoneType
 
 from litestar import Response
 from litestar.handlers import HTTPRouteHandler
+from msgspec import Struct
 
 from hermes_actors.management.administration import Administration
 from hermes_actors.management.balancing.operating import (
@@ -15,6 +16,13 @@ from hermes_actors.management.balancing.operating import (
 )
 from hermes_actors.management.http.answers import Answer, empty_answer, json_answer
 from hermes_actors.management.routes.route import Add
+
+
+class Readiness(Struct, rename="camel"):
+    """The request to mark a datacentre."""
+
+    is_ready: bool
+
 
 _CONSTRAINTS = "/workload-constraints"
 _READINESS = "/readiness/datacenters"
@@ -42,7 +50,7 @@ def operating_routes(add: Add, parts: Administration) -> list[HTTPRouteHandler]:
         put(f"PUT {_DRAIN}", drains.set, takes=DrainRequest),
         add(f"DELETE {_DRAIN}", drains.undo, answering=_was_drained, gives=dict[str, bool]),
         add(f"GET {_READINESS}", readiness.all),
-        add(f"POST {_READINESS}/{{dc:str}}", readiness.set, status=202, takes=dict[str, bool]),
+        add(f"POST {_READINESS}/{{dc:str}}", readiness.set, status=202, takes=Readiness),
         add("GET /mode", mode.get, needs_metadata=False, answering=_plain_text, media_type=_TEXT),
         add("POST /mode", mode.set),
     ]
