@@ -18,6 +18,7 @@ _ALGORITHMS = frozenset(
 ) | {"EdDSA"}
 _PLUGIN = re.compile(r"[\w.]+:\w+")
 _ORIGIN = re.compile(r"[a-z][a-z0-9+.-]*://[^/?#@\s]+", re.IGNORECASE)
+_CLUSTER = re.compile(r"[a-zA-Z0-9_.-]+=[^=/\s]+")
 _SUBSCRIBER = re.compile(r"[^:\s]+:\S+( [a-z][a-z0-9+.-]*)+")
 
 
@@ -55,6 +56,13 @@ def check_security(config: Config) -> None:
             f"security.plugins: '{plugin}' is not module:function",
         )
     _check_owners(config)
+    names = config.management.cluster_names
+    require(
+        all(map(_CLUSTER.fullmatch, names))
+        and len({text.partition("=")[2] for text in names}) == len(names),
+        f"management.cluster_names: {names} is not a list of datacentre=name with different "
+        "names; write for example dc1=primary-dc",
+    )
     _check_jwt(security.jwt)
     _check_tls(config)
     for origin in config.management.trusted_origins:

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from hermes_actors.model.moments import iso_ms, span
+from hermes_actors.model.moments import iso_ms, moment_ms, span
 
 UNKNOWN = "unknown"
 
@@ -79,6 +79,19 @@ def json(value: Any) -> str:
     return text if len(text) <= TEXT_MAX else f"{text[:TEXT_MAX]}\n…"
 
 
+def epoch_ms(iso: str) -> int:
+    """An ISO 8601 time of an answer as milliseconds since 1970."""
+    return moment_ms(iso, 0)
+
+
+def pretty(text: str) -> str:
+    """JSON with indents; other text unchanged."""
+    try:
+        return msgspec.json.format(text, indent=2)
+    except (msgspec.MsgspecError, ValueError):
+        return text
+
+
 def points(values: Sequence[float]) -> str:
     """The points of a sparkline. The newest value is at the right, 0 at the bottom."""
     top = max(values, default=0) or 1
@@ -93,7 +106,21 @@ def points(values: Sequence[float]) -> str:
 FILTERS: Mapping[str, Any] = MappingProxyType(
     {
         each.__name__: each
-        for each in (tone, words, count, rate, size, span, moment, ago, json, points, iso_ms)
+        for each in (
+            tone,
+            words,
+            count,
+            rate,
+            size,
+            span,
+            moment,
+            ago,
+            epoch_ms,
+            json,
+            pretty,
+            points,
+            iso_ms,
+        )
     }
 )
 """The filters of all templates."""

@@ -8,6 +8,7 @@ from hermes_actors.coordination.room import OwnershipLimits
 from hermes_actors.coordination.view import Coordination
 from hermes_actors.fallback.spool.spool import Spool
 from hermes_actors.log.base import Log
+from hermes_actors.log.memory import MemoryLog
 from hermes_actors.management.access.mode import AccessMode
 from hermes_actors.management.access.roles import (
     OpenToAll,
@@ -17,21 +18,30 @@ from hermes_actors.management.audit import AuditTrail
 from hermes_actors.management.balancing.operating import ConsumingNodes, Drains, WorkloadConstraints
 from hermes_actors.management.balancing.ownership import Balancing, ProposePlan
 from hermes_actors.management.balancing.placements import Placements
+from hermes_actors.management.catalog.consistency import Consistency
 from hermes_actors.management.catalog.groups import Groups
 from hermes_actors.management.catalog.oauth_providers import OAuthProviders
 from hermes_actors.management.catalog.owners import Owners
 from hermes_actors.management.catalog.readiness import DatacenterReadiness
 from hermes_actors.management.catalog.registry import SchemaRegistry
 from hermes_actors.management.catalog.signing import SigningSecrets
-from hermes_actors.management.catalog.subjects import ExternalSubjects, Subjects
+from hermes_actors.management.catalog.subjects import (
+    ExternalSubjects,
+    RehearsedSubjects,
+    Subjects,
+)
 from hermes_actors.management.catalog.subscriptions import Subscriptions
 from hermes_actors.management.catalog.topic_schemas import TopicSchemas
 from hermes_actors.management.catalog.topics import Topics
 from hermes_actors.management.changes import Changes
+from hermes_actors.management.configuration.apply import Apply, Resources
+from hermes_actors.management.configuration.backup import Backups
 from hermes_actors.management.dead_letters.letters import DeadLetters, Letters
 from hermes_actors.management.dead_letters.redrives import Redrives
 from hermes_actors.management.dead_letters.undelivered import UndeliveredMessages
+from hermes_actors.management.hermes_console import HermesConsole
 from hermes_actors.management.messages.filters import FilterTrials
+from hermes_actors.management.messages.offline import OfflineTasks
 from hermes_actors.management.messages.previews import MessagePreviews
 from hermes_actors.management.messages.tail import Tails
 from hermes_actors.management.messages.tracking import MessageTracking
@@ -41,6 +51,7 @@ from hermes_actors.management.offsets.retransmission import Retransmissions
 from hermes_actors.management.offsets.standings import Standings
 from hermes_actors.management.queries.queries import Queries
 from hermes_actors.management.status.health import NodeHealth
+from hermes_actors.management.status.inactive import InactiveTopics
 from hermes_actors.management.status.overview import Overview
 from hermes_actors.management.status.statuses import Statuses
 from hermes_actors.metadata.keys import key
@@ -121,11 +132,12 @@ class Administration:
         self.subscriptions = Subscriptions(
             metadata, log, changes, config.management, clock, guard, pool
         )
-        self.signing_secrets = SigningSecrets(self.subscriptions, ids or IdSource())
+        ids = ids or IdSource()
+        self.signing_secrets = SigningSecrets(self.subscriptions, ids)
+        self.offline_tasks = OfflineTasks(metadata.catalog, self.topics, changes, clock, ids)
         place = {"datacenter": metadata.dc, "node": config.node}
         self.trials = Trials(self.topics, self.subscriptions, try_push, place)
         self.oauth_providers = OAuthProviders(metadata, changes, guard)
-        self.previews = MessagePreviews(self.topics, log, reader)
         self.workload_constraints = WorkloadConstraints(metadata, changes)
         balancer = config.consumers.balancer
         limits = OwnershipLimits(balancer.tasks_per_node_max, balancer.consumers_per_subscription)
@@ -133,9 +145,40 @@ class Administration:
         consuming = ConsumingNodes(
             (metadata.dc, *view.datacenters), view.status, clock, self.balancing.members
         )
+
+        def rehearse() -> Resources:
+            """Parts that change a copy of the metadata, and create no log topics."""
+            tried, scratch = metadata.rehearsal(), MemoryLog(metadata.dc, clock)
+            trying = Changes(tried, config.management.change_timeout_ms / 1_000)
+            source = kept if registry else CatalogSchemas(tried.catalog)
+            asked = (tried, trying, pool, config.management, source)
+            subjects = RehearsedSubjects(*asked) if registry else Subjects(*asked)
+            return Resources(
+                tried,
+                Groups(tried, trying, config.management),
+                OAuthProviders(tried, trying, guard),
+                subjects,
+                Topics(tried, scratch, trying, subjects, config, clock),
+                Subscriptions(tried, scratch, trying, config.management, clock, guard, pool),
+                WorkloadConstraints(tried, trying),
+            )
+
+        real = Resources(
+            metadata,
+            self.groups,
+            self.oauth_providers,
+            self.subjects,
+            self.topics,
+            self.subscriptions,
+            self.workload_constraints,
+        )
+        self.apply = Apply(real, rehearse)
+        self.backups = Backups(metadata, changes)
         self.drains = Drains(metadata, changes, clock, consuming)
         self.readiness = DatacenterReadiness(metadata, changes, view.datacenters)
-        logs = Logs((log, *view.remote_logs))
+        clusters = dict(each.split("=", 1) for each in config.management.cluster_names)
+        logs = Logs((log, *view.remote_logs), clusters)
+        self.previews = MessagePreviews(self.topics, logs, metadata.dc, reader)
         letters = Letters(logs, metadata.namespace)
         self.tracking = MessageTracking(
             metadata,
@@ -151,6 +194,9 @@ class Administration:
         self.mode = AccessMode(metadata, key("mode", metadata.dc, config.node))
         placements = Placements(metadata, view.coordinations, limits)
         self.statuses = Statuses(metadata, self.subscriptions, view.status, clock, placements)
+        self.hermes_console = HermesConsole(config.management)
+        self.inactive_topics = InactiveTopics(metadata.catalog, logs, clock)
+        self.consistency = Consistency(metadata, changes, logs)
         self.overview = Overview(metadata, self.statuses)
         self.queries = Queries(metadata, self.topics, self.subscriptions, self.statuses, pool.cpu_s)
         self.redrives = Redrives(metadata, letters, changes, self.subscriptions, clock)

@@ -35,7 +35,8 @@ class Rule(NamedTuple):
     changes: bool
 
 
-# `…` stands for a subscription's path, `^` for /schema-registry.
+# `…` stands for a subscription's path, `^` for /schema-registry. A backup has the rule of changes,
+# because read-only accounts do not need secrets.
 _TABLE = """
 open    reads   GET      /livez /readyz /startupz /status/health /status/prometheus
 open    reads   GET      /openapi.json /docs
@@ -53,6 +54,7 @@ account changes POST     /topics
 owner   changes PUT,DELETE /topics/{topic}
 owner   reads   GET      /topics/{topic}/messages
 owner   reads   GET      /topics/{topic}/preview /topics/{topic}/preview/{index}
+owner   reads   GET  /topics/{topic}/preview/cluster/{cluster}/partition/{partition}/offset/{offset}
 anyone  reads   GET      /topics/{topic}/schema /topics/{topic}/schema/versions/{version}
 anyone  reads   GET      /topics/{topic}/schema/ids/{schema_id}
 owner   changes POST,DELETE /topics/{topic}/schema
@@ -82,6 +84,9 @@ admin   changes POST     /oauth/providers
 admin   changes PUT,DELETE /oauth/providers/{provider}
 anyone  reads   GET      /owners/sources /owners/sources/{source} /owners/sources/{source}/{owner}
 
+account changes POST     /apply
+admin   changes GET      /metadata/backup
+admin   changes POST     /metadata/restore
 anyone  reads   GET      /workload-constraints /balancer /balancer/plan /balancer/explain
 admin   changes PUT      /workload-constraints/topic /workload-constraints/subscription
 admin   changes DELETE   /workload-constraints/topic/{topic}
@@ -108,6 +113,18 @@ admin   changes PUT      ^/config
 owner   changes PUT,DELETE ^/config/{subject}
 anyone  reads   POST,PUT,DELETE ^ ^/{rest}
 
+admin   reads   GET      /consistency/groups /consistency/inconsistencies/groups
+admin   reads   GET      /consistency/inconsistencies/topics /inactive-topics
+admin   changes DELETE   /consistency/inconsistencies/topics
+admin   changes POST     /consistency/sync/groups/{group} /consistency/sync/topics/{topic}
+admin   changes POST     /consistency/sync…
+anyone  reads   GET      /offline-retransmission/tasks /offline-retransmission/topics/{topic}/tasks
+owner   changes POST     /offline-retransmission/tasks
+owner   changes DELETE   /offline-retransmission/tasks/{task}
+open    reads   GET      /console
+anyone  reads   GET      /dashboards/topics/{topic} /dashboards… /monitoring/consumer-groups
+anyone  reads   GET      /tracking-urls/topics/{topic} /tracking-urls…
+
 open    reads   GET      /console/static/{name} /console/sign-in
 open    changes POST     /console/sign-in /console/sign-out
 anyone  reads   GET      /console/overview /console/overview/live /console/search
@@ -116,6 +133,22 @@ account reads   GET      /console/audit /console/groups/new /console/groups/{gro
 owner   reads   GET      /console/groups/{group}/edit
 account changes POST     /console/groups/new /console/groups/{group}/remove
 owner   changes POST     /console/groups/{group}/edit
+anyone  reads   GET      /console… /console…/live /console/balancer /console/balancer/live
+anyone  reads   GET      /console/balancer/plan
+account reads   GET      /console/topics/{topic}/subscriptions/new /console/trace
+account changes POST     /console/topics/{topic}/subscriptions/new
+owner   reads   GET      /console…/edit /console…/suspend /console…/activate /console…/remove
+owner   reads   GET      /console…/rotate /console…/retire /console…/test /console…/retransmit
+owner   changes POST     /console…/edit /console…/suspend /console…/activate /console…/remove
+owner   changes POST     /console…/rotate /console…/retire /console…/test /console…/retransmit
+owner   reads   GET      /console…/dead-letters /console…/dead-letters/live
+owner   reads   GET      /console…/dead-letters/{letter} /console…/dead-letters/redrive
+owner   reads   GET      /console…/dead-letters/expire
+owner   changes POST     /console…/dead-letters/redrive /console…/dead-letters/expire
+owner   changes POST     /console…/dead-letters/cancel
+admin   reads   GET      /console/balancer/drain/{dc}/{node} /console/balancer/readiness/{dc}
+admin   changes POST     /console/balancer/drain/{dc}/{node} /console/balancer/undrain/{dc}/{node}
+admin   changes POST     /console/balancer/readiness/{dc}
 """
 
 

@@ -11,14 +11,16 @@ from litestar.response import Stream
 
 from hermes_actors.management.access.roles import Caller
 from hermes_actors.management.administration import Administration
-from hermes_actors.management.http.answers import Answer, AnyRequest
+from hermes_actors.management.http.answers import JSON, Answer, AnyRequest
 from hermes_actors.management.http.gate import Gate
 from hermes_actors.management.messages.filters import FilterTest
+from hermes_actors.management.messages.offline import OfflineRetransmission
 from hermes_actors.management.messages.tail import Tails
 from hermes_actors.management.routes.route import SUBSCRIPTION, Add
 from hermes_actors.management.routes.streams import Streams
 
 _BYTES = "application/octet-stream"
+_OFFLINE = "/offline-retransmission"
 _NDJSON = "application/x-ndjson"
 
 _Start = Annotated[
@@ -28,8 +30,10 @@ _Start = Annotated[
 
 
 def message_routes(add: Add, parts: Administration) -> list[HTTPRouteHandler]:
-    """/topics/{topic}/preview, /filters and /tracking, and Hermes' traces of a message."""
-    previews, tracking = parts.previews, parts.tracking
+    """/topics/{topic}/preview, /filters, /tracking, Hermes' traces of a message, and
+    /offline-retransmission.
+    """
+    previews, tracking, tasks = parts.previews, parts.tracking, parts.offline_tasks
     preview, trace = "GET /topics/{topic:str}/preview", "GET /events/{message_id:str}/trace"
 
     async def of_message(caller: Caller, message_id: str) -> dict[str, Any]:
@@ -40,14 +44,28 @@ def message_routes(add: Add, parts: Administration) -> list[HTTPRouteHandler]:
     return [
         add(preview, previews.of_topic),
         add(f"{preview}/{{index:int}}", previews.one, answering=_bytes, media_type=_BYTES),
+        add(
+            f"{preview}/cluster/{{cluster:str}}/partition/{{partition:int}}/offset/{{offset:int}}",
+            previews.at,
+            answering=_content,
+            gives=Any,
+        ),
         add("POST /filters/{topic:str}", parts.filter_trials.make, takes=FilterTest),
         add("GET /tracking/{message_id:path}", of_message),
         add(trace, tracking.of_subscription, below=SUBSCRIPTION),
+        add("POST /tasks", tasks.create, below=_OFFLINE, status=201, takes=OfflineRetransmission),
+        add("GET /tasks", tasks.all, below=_OFFLINE),
+        add("DELETE /tasks/{task:str}", tasks.delete, below=_OFFLINE),
+        add("GET /topics/{topic:str}/tasks", tasks.of_topic, below=_OFFLINE),
     ]
 
 
 async def _bytes(asked: Awaitable[bytes]) -> Answer:
     return Response(await asked, media_type=_BYTES)
+
+
+async def _content(asked: Awaitable[dict[str, Any]]) -> Answer:
+    return Response((await asked)["content"].encode(), media_type=JSON)
 
 
 def tail_route(gate: Gate, tails: Tails) -> HTTPRouteHandler:
@@ -66,7 +84,9 @@ def tail_route(gate: Gate, tails: Tails) -> HTTPRouteHandler:
         follow: FromQuery[bool] = False,
         limit: FromQuery[int | None] = None,
         last: FromQuery[int | None] = None,
+        partition: FromQuery[int | None] = None,
     ) -> Stream:
-        return await streams.answer(request, tails.open, topic, start, follow, limit, last)
+        args = topic, start, follow, limit, last, partition
+        return await streams.answer(request, tails.open, *args)
 
     return messages
