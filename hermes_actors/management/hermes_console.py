@@ -26,7 +26,7 @@ class HermesConsole:
         """The configuration of Hermes' console."""
         config, own = self._config, self._config.console
         sources = [
-            {"name": name, "placeholder": "Name of the owner"} for name in config.owner_sources
+            {"name": each, "placeholder": "The owner's name"} for each in config.owner_sources
         ]
         has_dashboards = bool(own.topic_dashboard_url and own.subscription_dashboard_url)
         known = {
