@@ -4,6 +4,7 @@ from litestar import Router
 from litestar.exceptions import HTTPException
 
 from hermes_actors.console.console import Console
+from hermes_actors.console.pages.audit import audit_page
 from hermes_actors.console.pages.balancer import balancer_pages
 from hermes_actors.console.pages.catalog import catalog_pages
 from hermes_actors.console.pages.dead_letters import dead_letter_pages
@@ -42,6 +43,7 @@ def console_routes(console: Console) -> Router:
             *dead_letter_pages(console),
             *balancer_pages(console),
             *trace_page(console),
+            *audit_page(console),
         ],
         include_in_schema=False,
         exception_handlers=dict.fromkeys(

@@ -130,7 +130,7 @@ admin   changes POST     /consistency/sync/groups/{group} /consistency/sync/topi
 admin   changes POST     /consistency/sync…
 anyone  reads   GET      /offline-retransmission/tasks /offline-retransmission/topics/{topic}/tasks
 owner   changes POST     /offline-retransmission/tasks
-owner   changes DELETE   /offline-retransmission/tasks/{task}
+account changes DELETE   /offline-retransmission/tasks/{task}
 open    reads   GET      /console
 anyone  reads   GET      /dashboards/topics/{topic} /dashboards… /monitoring/consumer-groups
 anyone  reads   GET      /tracking-urls/topics/{topic} /tracking-urls…
@@ -139,7 +139,7 @@ open    reads   GET      /console/static/{name} /console/sign-in
 open    changes POST     /console/sign-in /console/sign-out
 anyone  reads   GET      /console/overview /console/overview/live /console/search
 anyone  reads   GET      /console/topics /console/subscriptions /console/groups
-account reads   GET      /console/groups/new /console/groups/{group}/remove
+account reads   GET      /console/audit /console/groups/new /console/groups/{group}/remove
 owner   reads   GET      /console/groups/{group}/edit
 account changes POST     /console/groups/new /console/groups/{group}/remove
 owner   changes POST     /console/groups/{group}/edit
