@@ -19,7 +19,7 @@ class HermesConsole:
     def __init__(self, config: ManagementConfig) -> None:
         self._config = config
         self._defaults = msgspec.json.decode(
-            files("hermes_actors.management").joinpath("hermes_console.json").read_bytes()
+            files(__package__).joinpath("hermes_console.json").read_bytes()
         )
 
     async def configuration(self) -> dict[str, Any]:
