@@ -119,7 +119,7 @@ admin   changes DELETE   /consistency/inconsistencies/topics
 admin   changes POST     /consistency/sync/groups/{group} /consistency/sync/topics/{topic}
 admin   changes POST     /consistency/sync…
 anyone  reads   GET      /offline-retransmission/tasks /offline-retransmission/topics/{topic}/tasks
-account changes POST     /offline-retransmission/tasks
+owner   changes POST     /offline-retransmission/tasks
 account changes DELETE   /offline-retransmission/tasks/{task}
 open    reads   GET      /console
 anyone  reads   GET      /dashboards/topics/{topic} /dashboards… /monitoring/consumer-groups
