@@ -99,7 +99,7 @@ class Gate:
         """The caller, identified once per request. None without credentials."""
         state = request.scope["state"]
         if _CALLER not in state:
-            state[_CALLER] = await self._security.identify(_credentials(request))
+            state[_CALLER] = await self._security.identify(credentials_of(request))
         known: Caller | None = state[_CALLER]
         return known
 
@@ -112,7 +112,8 @@ def _author(caller: Caller, request: AnyRequest) -> Author:
     return Author(caller.name, request.client.host if request.client else "", reason)
 
 
-def _credentials(request: AnyRequest) -> Credentials:
+def credentials_of(request: AnyRequest) -> Credentials:
+    """The credentials of a request. Raises Refused."""
     headers = request.headers
     return Credentials(
         sole_authorization(headers.getall("authorization", [])),
