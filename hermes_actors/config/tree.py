@@ -93,6 +93,7 @@ class ManagementConfig(Struct, frozen=True, forbid_unknown_fields=True):
         default_factory=ManagementAuthenticationConfig
     )
     subscribers_with_access_to_any_topic: list[str] = field(default_factory=list)
+    cluster_names: list[str] = field(default_factory=list)
 
 
 class StatusConfig(Struct, frozen=True, forbid_unknown_fields=True):

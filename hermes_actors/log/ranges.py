@@ -57,7 +57,7 @@ async def read_one(log: Log, topic: str, partition: int, offset: int) -> StoredR
         return False
 
     try:
-        if offset < (await log.positions(topic, LATEST)).get(partition, 0):
+        if 0 <= offset < (await log.positions(topic, LATEST)).get(partition, 0):
             await read_forwards(log, topic, partition, offset, offset + 1, take)
     except UnknownTopic:
         return None

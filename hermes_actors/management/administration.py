@@ -128,7 +128,6 @@ class Administration:
         self.trials = Trials(self.topics, self.subscriptions, try_push, place)
         self.publish_trials = PublishTrials(self.topics, publish)
         self.oauth_providers = OAuthProviders(metadata, changes, guard)
-        self.previews = MessagePreviews(self.topics, log, reader)
         self.workload_constraints = WorkloadConstraints(metadata, changes)
         balancer = config.consumers.balancer
         limits = OwnershipLimits(balancer.tasks_per_node_max, balancer.consumers_per_subscription)
@@ -138,7 +137,9 @@ class Administration:
         )
         self.drains = Drains(metadata, changes, clock, consuming)
         self.readiness = DatacenterReadiness(metadata, changes, view.datacenters)
-        logs = Logs((log, *view.remote_logs))
+        clusters = dict(each.split("=", 1) for each in config.management.cluster_names)
+        logs = Logs((log, *view.remote_logs), clusters)
+        self.previews = MessagePreviews(self.topics, logs, metadata.dc, reader)
         letters = Letters(logs, metadata.namespace)
         self.tracking = MessageTracking(
             metadata,

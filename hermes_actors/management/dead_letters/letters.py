@@ -126,6 +126,31 @@ class Letters:
         answers = await self.logs.ask(lambda log: self.box(log, live).read(held), [dc], TIMEOUT_S)
         return answers.known.get(dc)
 
+    def view(self, held: OpenLetter) -> dict[str, Any]:
+        """A letter's JSON object, without its message."""
+        letter = held.letter
+        topic, _, subscription = letter.subscription.rpartition("$")
+        return {
+            "id": letter.id,
+            "messageId": letter.message_id or None,
+            "topicName": topic,
+            "subscription": subscription,
+            "discardedAt": iso_ms(letter.at_ms),
+            "reason": letter.reason,
+            "detail": letter.detail,
+            "status": letter.status,
+            "attempts": letter.attempts,
+            "redrives": letter.redrives,
+            "partition": letter.partition,
+            "offset": letter.offset,
+            "cluster": self.logs.cluster(letter.dc),
+            "storedAt": iso_ms(letter.timestamp_ms),
+            "sizeBytes": letter.missing_bytes or held.value_bytes,
+            "isTruncated": bool(letter.missing_bytes),
+            **({"isTombstone": True} if letter.is_tombstone else {}),
+            **({"missedBy": list(letter.missed)} if letter.missed else {}),
+        }
+
 
 class DeadLetters:
     """Lists, shows and closes dead letters. Methods are trio coroutines."""
@@ -174,7 +199,7 @@ class DeadLetters:
         # A page without letters has no offset for the cursor.
         has_next = not found.is_whole and bool(found.letters)
         answer = {
-            "deadLetters": [letter_view(held) for held in found.letters],
+            "deadLetters": [self._letters.view(held) for held in found.letters],
             "next": _cursor(below) if has_next else None,
             "isComplete": found.is_whole or has_next,
         }
@@ -202,7 +227,7 @@ class DeadLetters:
         ).filter(self._clock.now_ms())
         found = await self._letters.newest(lives, wanted, limit)
         answer = {
-            "deadLetters": [letter_view(held) for held in found.letters],
+            "deadLetters": [self._letters.view(held) for held in found.letters],
             "isComplete": found.is_whole,
         }
         return with_unreachable(answer, found.silent)
@@ -232,7 +257,7 @@ class DeadLetters:
             with suppress(UndecodableRecord):
                 shown = await self._reader.shown(topic, from_record(whole.original))
         return {
-            **letter_view(held),
+            **self._letters.view(held),
             **as_text("key", letter.key),
             "headers": {header: header_text(header, raw) for header, raw in letter.headers},
             **body_fields("message", value, shown),
@@ -311,32 +336,6 @@ async def matching(
 
     is_whole = await search(take)
     return found, is_whole
-
-
-def letter_view(held: OpenLetter) -> dict[str, Any]:
-    """A letter's JSON object, without its message."""
-    letter = held.letter
-    topic, _, subscription = letter.subscription.rpartition("$")
-    return {
-        "id": letter.id,
-        "messageId": letter.message_id or None,
-        "topicName": topic,
-        "subscription": subscription,
-        "discardedAt": iso_ms(letter.at_ms),
-        "reason": letter.reason,
-        "detail": letter.detail,
-        "status": letter.status,
-        "attempts": letter.attempts,
-        "redrives": letter.redrives,
-        "partition": letter.partition,
-        "offset": letter.offset,
-        "cluster": letter.dc,
-        "storedAt": iso_ms(letter.timestamp_ms),
-        "sizeBytes": letter.missing_bytes or held.value_bytes,
-        "isTruncated": bool(letter.missing_bytes),
-        **({"isTombstone": True} if letter.is_tombstone else {}),
-        **({"missedBy": list(letter.missed)} if letter.missed else {}),
-    }
 
 
 def _cursor(below: Mapping[str, int]) -> str:

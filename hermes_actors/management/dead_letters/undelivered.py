@@ -76,7 +76,7 @@ class UndeliveredMessages:
         )
         record = answers.known.get(dc)
         message = b"" if record is None else record.value
-        return _trace(live, last.at_ms, last.reason, message, (*place, dc))
+        return _trace(live, last.at_ms, last.reason, message, (*place, logs.cluster(dc)))
 
     async def _of_letter(
         self, live: LiveSubscription, held: OpenLetter, *, bytes_max: int | None
@@ -85,14 +85,14 @@ class UndeliveredMessages:
         whole = await self._letters.whole(live, held)
         message = b"" if whole is None else whole.value[:bytes_max]
         reason = f"{letter.reason}: {letter.detail}" if letter.detail else letter.reason
-        place = letter.partition, letter.offset, letter.dc
+        place = letter.partition, letter.offset, self._letters.logs.cluster(letter.dc)
         return _trace(live, letter.at_ms, reason, message, place)
 
 
 def _trace(
     live: LiveSubscription, at_ms: int, reason: str, message: bytes, place: tuple[int, int, str]
 ) -> dict[str, Any]:
-    partition, offset, dc = place
+    partition, offset, cluster = place
     return {
         "timestamp": at_ms,
         "subscription": live.name.name,
@@ -102,5 +102,5 @@ def _trace(
         "message": message.decode("utf-8", "replace"),
         "partition": partition,
         "offset": offset,
-        "cluster": dc,
+        "cluster": cluster,
     }

@@ -9,7 +9,7 @@ from hermes_actors.log.ranges import read_forwards
 from hermes_actors.model.record import StoredRecord
 
 BYTES_MAX = 16_777_216
-_TIMEOUT_S = 20.0
+TIMEOUT_S = 20.0
 
 
 async def newest(
@@ -28,7 +28,7 @@ async def newest(
         return True
 
     try:
-        with trio.fail_after(_TIMEOUT_S):
+        with trio.fail_after(TIMEOUT_S):
             starts = await log.positions(log_topic, EARLIEST)
             for partition, end in sorted(ends.items()):
                 start, back, left = starts.get(partition, 0), most, most
@@ -39,7 +39,7 @@ async def newest(
                     end, back = low, 2 * back
     except trio.TooSlowError as error:
         raise LogUnavailable(
-            f"the log of datacentre {log.dc} did not answer within {_TIMEOUT_S:g} s"
+            f"the log of datacentre {log.dc} did not answer within {TIMEOUT_S:g} s"
         ) from error
     return kept
 

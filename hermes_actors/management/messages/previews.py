@@ -1,37 +1,48 @@
-"""Previews of a topic: its newest messages in this datacentre's log, in Hermes' envelope."""
+"""Previews of a topic: its newest messages, and any message by its place in a log."""
 
-from typing import Any
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from typing import Any, TypeVar
 
 import msgspec
+import trio
 from msgspec.structs import replace
 
-from hermes_actors.errors import ErrorCode, Refused
+from hermes_actors.errors import ErrorCode, Refused, Unavailable
 from hermes_actors.log.base import LATEST, Log, UnknownTopic
+from hermes_actors.log.ranges import read_one
 from hermes_actors.management.access.roles import Caller
 from hermes_actors.management.bodies.views import body_fields
 from hermes_actors.management.catalog.topics import Topics
-from hermes_actors.management.messages.newest import newest
-from hermes_actors.model.message import UndecodableRecord, enveloped, from_record
+from hermes_actors.management.messages.newest import TIMEOUT_S, newest
+from hermes_actors.management.messages.tail import message_view
+from hermes_actors.management.offsets.asking import Logs
+from hermes_actors.metadata.catalog import LiveTopic
+from hermes_actors.model.message import UndecodableRecord, enveloped, from_record, is_avro
 from hermes_actors.model.record import StoredRecord
-from hermes_actors.schema.reading import AvroReader
+from hermes_actors.schema.reading import AvroReader, ShownBody
 
 PREVIEWS_MAX = 10
 PREVIEW_BYTES_MAX = 10_240
 
+_SEE = "see messages of topic"
+
+T = TypeVar("T")
+
 
 class MessagePreviews:
-    """Previews for owners and administrators. Methods are trio coroutines."""
+    """Previews for owners and administrators; without a cluster of datacentre `dc`. Methods are
+    trio coroutines. They raise Refused and Unavailable.
+    """
 
-    def __init__(self, topics: Topics, log: Log, reader: AvroReader) -> None:
+    def __init__(self, topics: Topics, logs: Logs, dc: str, reader: AvroReader) -> None:
         self._topics = topics
-        self._log = log
+        self._logs = logs
+        self._dc = dc
         self._reader = reader
 
     async def of_topic(self, caller: Caller, topic: str) -> list[dict[str, Any]]:
-        """The newest messages as text. Bytes that are not UTF-8 become U+FFFD.
-
-        Raises Refused and Unavailable.
-        """
+        """The newest messages as text. Bytes that are not UTF-8 become U+FFFD."""
         return [
             {"content": _text(each), "truncated": len(each) > PREVIEW_BYTES_MAX}
             for each in await self._contents(caller, topic)
@@ -48,27 +59,91 @@ class MessagePreviews:
             )
         return contents[index][:PREVIEW_BYTES_MAX]
 
-    async def _contents(self, caller: Caller, topic: str) -> list[bytes]:
-        live = self._topics.owned(caller, topic, "see messages of topic")
-        try:
-            ends = await self._log.positions(live.log_topic, LATEST)
-            records = await newest(self._log, live.log_topic, ends, PREVIEWS_MAX)
-        except UnknownTopic:
-            return []
-        return [await self._content(topic, each) for each in records]
+    async def at(
+        self, caller: Caller, topic: str, cluster: str, partition: int, offset: int
+    ) -> dict[str, Any]:
+        """One message: a line of a tail, and `content`, the whole message in Hermes' envelope.
 
-    async def _content(self, topic: str, record: StoredRecord) -> bytes:
-        try:
-            message = from_record(record)
-        except UndecodableRecord:
-            return record.value
-        if message.written_with is not None:
-            shown = await self._reader.shown(topic, message)
-            body = shown.json
-            if shown.problem:
-                body = msgspec.json.encode(body_fields("body", message.body, shown))
-            message = replace(message, body=body, written_with=None)
-        return enveloped(message)
+        Raises Refused with 404 if the log of this cluster or datacentre does not hold it.
+        """
+        live = self._topics.owned(caller, topic, _SEE)
+        record = await self._ask(
+            self._logs.datacenter(cluster),
+            lambda log: read_one(log, live.log_topic, partition, offset),
+        )
+        if record is None:
+            raise Refused(
+                f"Message not found for brokers cluster {cluster}, topic {topic}, partition "
+                f"{partition} and offset {offset}",
+                ErrorCode.OTHER,
+                404,
+            )
+        return await self._view(topic, record)
+
+    async def newest(
+        self,
+        caller: Caller,
+        topic: str,
+        count: int,
+        *,
+        cluster: str | None = None,
+        partition: int | None = None,
+    ) -> list[dict[str, Any]]:
+        """The newest messages of one partition or of all, oldest first, each as from `at`."""
+        live = self._topics.owned(caller, topic, _SEE)
+        dc = self._logs.datacenter(cluster or self._dc)
+        records = await self._newest(live, dc, count, partition)
+        return [await self._view(topic, each) for each in records]
+
+    async def _contents(self, caller: Caller, topic: str) -> list[bytes]:
+        live = self._topics.owned(caller, topic, _SEE)
+        records = await self._newest(live, self._dc, PREVIEWS_MAX)
+        return [_content(each, await self._shown(topic, each)) for each in records]
+
+    async def _newest(
+        self, live: LiveTopic, dc: str, most: int, partition: int | None = None
+    ) -> list[StoredRecord]:
+        async def question(log: Log) -> list[StoredRecord]:
+            try:
+                ends = await log.positions(live.log_topic, LATEST)
+                wanted = {each: ends[each] for each in ends if partition in (None, each)}
+                return await newest(log, live.log_topic, wanted, most)
+            except UnknownTopic:
+                return []
+
+        return await self._ask(dc, question)
+
+    async def _ask(self, dc: str, question: Callable[[Log], Awaitable[T]]) -> T:
+        answers = await self._logs.ask(question, [dc], TIMEOUT_S)
+        if dc in answers.silent:
+            raise Unavailable(f"{dc}: {answers.silent[dc]}")
+        return answers.known[dc]
+
+    async def _view(self, topic: str, record: StoredRecord) -> dict[str, Any]:
+        shown = await self._shown(topic, record)
+        content = _content(record, shown).decode("utf-8", "replace")
+        return {**message_view(record, shown), "content": content}
+
+    async def _shown(self, topic: str, record: StoredRecord) -> ShownBody | None:
+        """The decoded Avro; None for other messages."""
+        await trio.lowlevel.checkpoint()
+        with suppress(UndecodableRecord):
+            return await self._reader.shown(topic, from_record(record)) if is_avro(record) else None
+        return None
+
+
+def _content(record: StoredRecord, shown: ShownBody | None) -> bytes:
+    """The message in Hermes' envelope; the record's value if it is no message."""
+    try:
+        message = from_record(record)
+    except UndecodableRecord:
+        return record.value
+    if shown is not None:
+        body = shown.json
+        if shown.problem:
+            body = msgspec.json.encode(body_fields("body", message.body, shown))
+        message = replace(message, body=body, written_with=None)
+    return enveloped(message)
 
 
 def _text(content: bytes) -> str:

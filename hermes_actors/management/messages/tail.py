@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 import trio
 
-from hermes_actors.errors import Refused, Unavailable
+from hermes_actors.errors import ErrorCode, Refused, Unavailable
 from hermes_actors.log.base import EARLIEST, LATEST, Log, OffsetOutOfRange, UnknownTopic
 from hermes_actors.management.access.roles import Caller
 from hermes_actors.management.bodies.views import as_text, body_fields
@@ -107,19 +107,25 @@ class Tail:
                 self._left -= 1
 
     async def _line(self, record: StoredRecord) -> bytes:
-        if not is_avro(record):
-            return line_of(record)
-        await trio.lowlevel.checkpoint()
-        return line_of(record, await self._reader.shown(self._topic, from_record(record)))
+        shown = None
+        if is_avro(record):
+            await trio.lowlevel.checkpoint()
+            shown = await self._reader.shown(self._topic, from_record(record))
+        return line_of(record, shown)
 
 
 def line_of(record: StoredRecord, shown: ShownBody | None = None) -> bytes:
-    """A record as a line of JSON. `shown`: its decoded Avro.
+    """A record as a line of JSON."""
+    return msgspec.json.encode(message_view(record, shown)) + b"\n"
+
+
+def message_view(record: StoredRecord, shown: ShownBody | None = None) -> dict[str, Any]:
+    """A record's JSON object. `shown`: its decoded Avro.
 
     A body or key that is not UTF-8 becomes base64 in another field. A record without a message, and
     unreadable Avro, have an `error`.
     """
-    line: dict[str, Any] = {
+    view: dict[str, Any] = {
         "partition": record.partition,
         "offset": record.offset,
         "timestamp": record.timestamp_ms,
@@ -127,18 +133,18 @@ def line_of(record: StoredRecord, shown: ShownBody | None = None) -> bytes:
     try:
         message = from_record(record)
     except UndecodableRecord as error:
-        line |= {
+        view |= {
             "id": record.place,
             **as_text("key", record.key),
             "headers": {},
             "error": str(error),
         }
-        line |= as_text("body", record.value)
+        view |= as_text("body", record.value)
     else:
         body = None if message.is_tombstone else message.body
-        line |= {"id": message.id, **as_text("key", message.key)}
-        line |= {"headers": dict(message.propagated), **body_fields("body", body, shown)}
-    return msgspec.json.encode(line) + b"\n"
+        view |= {"id": message.id, **as_text("key", message.key)}
+        view |= {"headers": dict(message.propagated), **body_fields("body", body, shown)}
+    return view
 
 
 class Tails:
@@ -158,9 +164,11 @@ class Tails:
         follow: bool,
         limit: int | None,
         last: int | None = None,
+        partition: int | None = None,
     ) -> Tail:
         """A tail from `start`: `beginning`, `end`, or a time (UTC unless it has a zone). With
-        `last`, it begins with that many existing messages instead.
+        `last`, it begins with that many existing messages instead. With `partition`, only of that
+        partition.
 
         Without `follow` it stops at the present end of the log. A trio coroutine. Raises Refused
         and Unavailable.
@@ -173,6 +181,14 @@ class Tails:
         log, log_topic = self._log, live.log_topic
         try:
             ends = await log.positions(log_topic, LATEST)
+            if partition is not None:
+                if partition not in ends:
+                    raise Refused(
+                        f"partition: topic {topic} has no partition {partition}; it has 0 to "
+                        f"{len(ends) - 1}",
+                        ErrorCode.PARTITIONS_NOT_FOUND_FOR_TOPIC,
+                    )
+                ends = {partition: ends[partition]}
             first: list[StoredRecord] = []
             if last is not None:
                 first, positions = await newest(log, log_topic, ends, last), ends
@@ -182,6 +198,7 @@ class Tails:
             raise Unavailable(
                 f"The log of datacentre {log.dc} does not hold topic {topic} yet; try again"
             ) from error
+        positions = {each: positions[each] for each in ends if each in positions}
         stops = None if follow else ends
         return Tail(topic, log, log_topic, self._reader, positions, stops, limit, first)
 

@@ -9,7 +9,7 @@ from hermes_actors.errors import Unavailable
 from hermes_actors.fallback.spool.spool import Spool
 from hermes_actors.management.access.roles import Caller, owners_of
 from hermes_actors.management.catalog.subscriptions import Subscriptions
-from hermes_actors.management.dead_letters.letters import Letters, letter_view
+from hermes_actors.management.dead_letters.letters import Letters
 from hermes_actors.metadata.registry import Metadata
 from hermes_actors.model.dead_letter import LetterFilter
 from hermes_actors.model.moments import iso_ms
@@ -110,7 +110,7 @@ class MessageTracking:
                 spooled.append({**self._place, "topicName": entry.topic, "spooledAt": at})
         troubles += self._other_spools()
         return {
-            "deadLetters": [letter_view(each) for each in found.letters],
+            "deadLetters": [self._letters.view(each) for each in found.letters],
             "spooled": spooled,
             "searched": searched,
         }
@@ -134,7 +134,7 @@ class MessageTracking:
         live = self._subscriptions.live(topic, name)
         found = await self._find(message_id)
         return [
-            _trace(each)
+            _trace(each, self._letters.logs.cluster(each.event.dc))
             for each in found.events
             if each.event.topic == str(live.name.topic)
             and each.event.subscription in ("", live.name.name)
@@ -205,7 +205,7 @@ def _ended(event: TrackingEvent) -> dict[str, Any]:
     }
 
 
-def _trace(each: TrackedEvent) -> dict[str, Any]:
+def _trace(each: TrackedEvent, cluster: str) -> dict[str, Any]:
     event = each.event
     common = {
         "messageId": event.message_id,
@@ -213,7 +213,7 @@ def _trace(each: TrackedEvent) -> dict[str, Any]:
         "topicName": event.topic,
         "reason": event.reason or None,
         "message": None,
-        "cluster": event.dc,
+        "cluster": cluster,
         "extraRequestHeaders": None,
     }
     if not event.subscription:

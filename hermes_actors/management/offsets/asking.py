@@ -1,11 +1,13 @@
 """Queries the logs of all datacentres at once. A slow log does not delay the answers of others."""
 
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from types import MappingProxyType
 from typing import Generic, TypeVar
 
 import trio
 from msgspec import Struct
 
+from hermes_actors.errors import ErrorCode, Refused
 from hermes_actors.log.base import Log, LogUnavailable, UnknownTopic
 
 ASK_TIMEOUT_S = 5.0
@@ -21,15 +23,35 @@ class Answers(Struct, Generic[T], frozen=True):
 
 
 class Logs:
-    """The logs of all datacentres."""
+    """The logs of all datacentres. `clusters`: the names of datacentres as Hermes' clusters, if
+    they differ.
+    """
 
-    def __init__(self, logs: Iterable[Log]) -> None:
+    def __init__(
+        self, logs: Iterable[Log], clusters: Mapping[str, str] = MappingProxyType({})
+    ) -> None:
         self._by_dc = {log.dc: log for log in logs}
+        self._clusters = clusters
 
     @property
     def datacenters(self) -> list[str]:
         """The names of the datacentres, sorted."""
         return sorted(self._by_dc)
+
+    def cluster(self, dc: str) -> str:
+        """The datacentre's name as a cluster in answers."""
+        return self._clusters.get(dc, dc)
+
+    def datacenter(self, name: str) -> str:
+        """The datacentre with this name, as a cluster or as a datacentre. Raises Refused (404)."""
+        for dc in self.datacenters:
+            if name in (self.cluster(dc), dc):
+                return dc
+        known = ", ".join(map(self.cluster, self.datacenters))
+        raise Refused(
+            f"cluster: there is no datacentre {name}; there are {known}",
+            ErrorCode.BROKERS_CLUSTER_NOT_FOUND_EXCEPTION,
+        )
 
     async def ask(
         self,

@@ -145,7 +145,7 @@ class Retransmissions:
         now_ms = self._clock.now_ms()
         positions, unreached = await self._resolve(target, log_topic)
         answer = {
-            dc: [
+            self._logs.cluster(dc): [
                 {"topic": {"value": log_topic}, "partition": partition, "offset": offset}
                 for partition, offset in sorted(positions.get(dc, {}).items())
             ]
@@ -165,17 +165,11 @@ class Retransmissions:
         if isinstance(target, Moment):
             answers = await self._logs.ask(lambda log: _at(log, log_topic, target))
             return answers.known, {*answers.silent}
-        unknown = sorted(target.keys() - set(self._logs.datacenters))
-        if unknown:
-            raise Refused(
-                f"offsets: there is no datacentre {', '.join(unknown)}; there are "
-                f"{', '.join(self._logs.datacenters)}",
-                ErrorCode.BROKERS_CLUSTER_NOT_FOUND_EXCEPTION,
-            )
-        bounds = await self._logs.ask(lambda log: _bounds(log, log_topic), target)
-        found = {dc: _within(dc, target[dc], held) for dc, held in bounds.known.items()}
+        named = {self._logs.datacenter(name): offsets for name, offsets in target.items()}
+        bounds = await self._logs.ask(lambda log: _bounds(log, log_topic), named)
+        found = {dc: _within(dc, named[dc], held) for dc, held in bounds.known.items()}
         # Stored as requested: the consumers there keep within their log's bounds.
-        asked = {dc: dict(target[dc]) for dc in bounds.silent}
+        asked = {dc: dict(named[dc]) for dc in bounds.silent}
         return found | asked, {*bounds.silent}
 
     async def _write(

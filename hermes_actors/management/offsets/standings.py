@@ -11,7 +11,7 @@ from hermes_actors.log.base import EARLIEST, LATEST, Commit, Log
 from hermes_actors.log.commits import Progress, decode
 from hermes_actors.management.catalog.subscriptions import Subscriptions
 from hermes_actors.management.offsets.asking import Answers, Logs
-from hermes_actors.metadata.catalog import LiveSubscription
+from hermes_actors.metadata.catalog import LiveSubscription, LiveTopic
 from hermes_actors.metadata.registry import Metadata
 from hermes_actors.model.subscription import SubscriptionState
 from hermes_actors.runtime.clock import Clock
@@ -83,7 +83,7 @@ class Standings:
         Raises Refused.
         """
         live = self._subscriptions.live(topic, name)
-        log_topic = self._log_topic(live)
+        live_topic = self._topic(live)
         now_s = self._clock.monotonic_s()
         members = [
             place
@@ -98,11 +98,13 @@ class Standings:
             state = "Unknown" if found is None else "Stable" if here else "Empty"
             groups.append(
                 {
-                    "clusterName": dc,
+                    "clusterName": self._logs.cluster(dc),
                     "groupId": live.name.consumer_group(),
                     "state": state,
                     "members": [
-                        _member(place, found or _NOTHING, live, log_topic, self._owned(place, live))
+                        _member(
+                            place, found or _NOTHING, live, live_topic, self._owned(place, live)
+                        )
                         for place in here
                     ],
                     "empty": state == "Empty",
@@ -125,11 +127,11 @@ class Standings:
             for partition in grant.partitions
         )
 
-    def _log_topic(self, live: LiveSubscription) -> str:
-        return self._metadata.catalog.topics[str(live.name.topic)].log_topic
+    def _topic(self, live: LiveSubscription) -> LiveTopic:
+        return self._metadata.catalog.topics[str(live.name.topic)]
 
     async def _ask(self, live: LiveSubscription) -> Answers[_Found]:
-        group, log_topic = live.name.consumer_group(), self._log_topic(live)
+        group, log_topic = live.name.consumer_group(), self._topic(live).log_topic
 
         async def question(log: Log) -> _Found:
             # Commits first: a position read after the end could be above it, a negative lag.
@@ -175,7 +177,7 @@ def _member(
     place: ConsumingNode,
     found: _Found,
     live: LiveSubscription,
-    log_topic: str,
+    topic: LiveTopic,
     owned: tuple[int, ...] | None,
 ) -> dict[str, Any]:
     node = place.view.header.node
@@ -189,12 +191,12 @@ def _member(
         partitions.append(
             {
                 "partition": partition,
-                "topic": log_topic,
+                "topic": topic.log_topic,
                 "currentOffset": UNKNOWN if progress is None else progress.position,
                 "logEndOffset": end,
                 "lag": UNKNOWN if progress is None else _lag(progress, start, end),
                 "offsetMetadata": "" if commit is None else commit.metadata,
-                "contentType": live.subscription.content_type.value,
+                "contentType": topic.topic.content_type.value,
             }
         )
     return {"consumerId": node, "clientId": node, "host": node, "partitions": partitions}

@@ -12,7 +12,7 @@ from litestar.response import Stream
 from hermes_actors.errors import HermesError, Unavailable
 from hermes_actors.management.access.roles import Caller
 from hermes_actors.management.administration import Administration
-from hermes_actors.management.http.answers import Answer, AnyRequest
+from hermes_actors.management.http.answers import JSON, Answer, AnyRequest
 from hermes_actors.management.http.gate import Gate
 from hermes_actors.management.messages.filters import FilterTest
 from hermes_actors.management.messages.tail import Tail, Tails
@@ -44,6 +44,12 @@ def message_routes(add: Add, parts: Administration) -> list[HTTPRouteHandler]:
     return [
         add(preview, previews.of_topic),
         add(f"{preview}/{{index:int}}", previews.one, answering=_bytes, media_type=_BYTES),
+        add(
+            f"{preview}/cluster/{{cluster:str}}/partition/{{partition:int}}/offset/{{offset:int}}",
+            previews.at,
+            answering=_content,
+            gives=Any,
+        ),
         add("POST /filters/{topic:str}", parts.filter_trials.make, takes=FilterTest),
         add("GET /tracking/{message_id:path}", of_message),
         add(trace, tracking.of_subscription, below=SUBSCRIPTION),
@@ -52,6 +58,10 @@ def message_routes(add: Add, parts: Administration) -> list[HTTPRouteHandler]:
 
 async def _bytes(asked: Awaitable[bytes]) -> Answer:
     return Response(await asked, media_type=_BYTES)
+
+
+async def _content(asked: Awaitable[dict[str, Any]]) -> Answer:
+    return Response((await asked)["content"].encode(), media_type=JSON)
 
 
 def tail_route(gate: Gate, tails: Tails) -> HTTPRouteHandler:
@@ -82,6 +92,7 @@ def tail_route(gate: Gate, tails: Tails) -> HTTPRouteHandler:
         follow: FromQuery[bool] = False,
         limit: FromQuery[int | None] = None,
         last: FromQuery[int | None] = None,
+        partition: FromQuery[int | None] = None,
     ) -> Stream:
         nonlocal open_tails
         if open_tails >= TAILS_MAX:
@@ -89,7 +100,7 @@ def tail_route(gate: Gate, tails: Tails) -> HTTPRouteHandler:
         # `lines` counts only once it begins, so count the opening too.
         open_tails += 1
         try:
-            tail = await gate.act(request, tails.open, topic, start, follow, limit, last)
+            tail = await gate.act(request, tails.open, topic, start, follow, limit, last, partition)
         finally:
             open_tails -= 1
         return Stream(lines(tail), media_type=_NDJSON)

@@ -1,7 +1,11 @@
 """Previews over the API: a topic's newest messages, one by its index, only for those who may."""
 
-import pytest
+import json
 
+import pytest
+from msgspec.structs import replace
+
+from hermes_actors.management.access.roles import Anonymous
 from hermes_actors.management.messages.previews import PREVIEW_BYTES_MAX, PREVIEWS_MAX
 from hermes_actors.model.message import Message, to_record
 from hermes_actors.model.record import Record
@@ -69,8 +73,64 @@ async def test_a_topic_without_messages_has_none_and_an_unknown_one_is_404(api) 
     assert api.refusal(unknown) == (404, "TOPIC_NOT_EXISTS")
 
 
+async def test_one_message_is_found_by_its_place(api) -> None:
+    await api.with_topic()
+    await publish(api, b"1", b"2", b"3", b"4")
+    # The third partition holds the second message, the second one the first and the fourth.
+    answer = await api.get(f"{PATH}/cluster/dc1/partition/1/offset/1")
+    assert (answer.status_code, answer.text) == (200, enveloped("4", 4))
+    for place, code in (
+        ("cluster/dc1/partition/1/offset/2", "OTHER"),
+        ("cluster/dc1/partition/1/offset/-1", "OTHER"),
+        (f"cluster/dc1/partition/1/offset/{10**30}", "OTHER"),
+        ("cluster/dc1/partition/99/offset/0", "OTHER"),
+        ("cluster/dc9/partition/1/offset/1", "BROKERS_CLUSTER_NOT_FOUND_EXCEPTION"),
+    ):
+        assert api.refusal(await api.get(f"{PATH}/{place}")) == (404, code), place
+
+
+async def test_the_newest_messages_of_one_partition_or_all_are_found(api) -> None:
+    await api.with_topic()
+    await publish(api, b"1", b"2", b"3", b"4", b"\xff")
+    previews = api.administration.previews
+
+    async def newest(count: int, **where: object) -> list[str | None]:
+        found = await previews.newest(Anonymous(), "shop.orders", count, **where)
+        return [each.get("body") for each in found]
+
+    assert await newest(2) == ["4", None]
+    assert await newest(9, partition=1) == ["1", "4"]
+    assert await newest(1, partition=0, cluster="dc1") == ["3"]
+    assert await newest(1, partition=7) == []
+    (broken,) = await previews.newest(Anonymous(), "shop.orders", 1)
+    assert broken.keys() >= {"id", "timestamp", "key", "headers", "bodyBase64", "content"}
+    tail = await api.get("/topics/shop.orders/messages?last=1&partition=1")
+    assert [json.loads(line)["body"] for line in tail.text.splitlines()] == ["4"]
+    nowhere = await api.get("/topics/shop.orders/messages?partition=99")
+    assert api.refusal(nowhere) == (404, "PARTITIONS_NOT_FOUND_FOR_TOPIC")
+
+
+async def test_the_name_of_a_cluster_is_a_setting(api) -> None:
+    management = replace(api.config.management, cluster_names=["dc1=primary-dc"])
+    api.administered_with(config=replace(api.config, management=management))
+    await api.with_topic()
+    await api.with_subscription()
+    await publish(api, b"1")
+    subscription = "/topics/shop.orders/subscriptions/billing"
+    for name in ("primary-dc", "dc1"):
+        answer = await api.get(f"{PATH}/cluster/{name}/partition/1/offset/0")
+        assert answer.text == enveloped("1", 1)
+    (group,) = (await api.get(f"{subscription}/consumer-groups")).json()
+    assert group["clusterName"] == "primary-dc"
+    moved = await api.put(f"{subscription}/retransmission?dryRun=true", {"to": "end"})
+    assert list(moved.json()) == ["primary-dc"]
+
+
 async def test_messages_are_shown_to_owners_and_administrators_only(api) -> None:
     await api.with_topic()
     for user, teams, status in (("ann", "sales", 200), ("admin", "", 200), ("bob", "x", 403)):
         answer = await api.get(PATH, headers={"x-user": user, "x-teams": teams})
         assert answer.status_code == status
+        place = f"{PATH}/cluster/dc1/partition/0/offset/0"
+        answer = await api.get(place, headers={"x-user": user, "x-teams": teams})
+        assert answer.status_code == (404 if status == 200 else status)

@@ -181,6 +181,7 @@ async def test_each_answer_is_as_the_openapi_document_says(api):
     holds = {"topic": "shop.orders", "name": "billing", "group": "shop", "provider": "sso"}
     holds |= {"source": "Plaintext", "owner": "sales", "subject": "users", "version": "1"}
     holds |= {"index": "9", "letter": "1", "message_id": "m", "schema_id": "5", "dc": "dc1"}
+    holds |= {"cluster": "dc1", "partition": "0", "offset": "0"}
     admin = {"x-user": "admin"}
     seen = []
     for status, verb, path, body in sorted(asked, key=lambda each: each[1] == "get"):
