@@ -11,23 +11,25 @@ from litestar.datastructures import Cookie
 from litestar.exceptions import HTTPException
 
 from hermes_actors.config import Config
-from hermes_actors.console.front import HOME, session_of
+from hermes_actors.console.front import HOME
 from hermes_actors.console.history import History
 from hermes_actors.console.rendering import Files, Templates
 from hermes_actors.console.sessions import Sessions
 from hermes_actors.errors import ErrorCode, HermesError, Refused, Unavailable
+from hermes_actors.management.access.roles import Caller
 from hermes_actors.management.administration import Administration
 from hermes_actors.management.http.answers import Answer, AnyRequest, on_fault, on_http_error
 from hermes_actors.management.http.gate import REASON, Gate
 from hermes_actors.runtime.bridge import BridgeClosed
 from hermes_actors.runtime.clock import Clock
+from hermes_actors.security.account import Unauthenticated
 
 SIGN_IN = "/console/sign-in"
 NAVIGATION = (
-    ("Overview", HOME),
-    ("Topics", "/console/topics"),
+    ("Overview", HOME, ()),
+    ("Topics", "/console/topics", ("/console/subscriptions", "/console/groups")),
 )
-"""The pages in the bar of all pages."""
+"""The pages in the bar of all pages, each with the beginnings of further addresses of it."""
 
 _SAID = "hermes_said"
 _SAID_S = 60
@@ -64,10 +66,26 @@ class Console:
         self._templates = Templates(self.files.addresses)
 
     async def page(
-        self, request: AnyRequest, template: str, status: int = 200, **shown: Any
+        self,
+        request: AnyRequest,
+        template: str,
+        status: int = 200,
+        *,
+        error: Refused | None = None,
+        **shown: Any,
     ) -> Answer:
-        """The template with `shown`, in the frame of all pages."""
-        body = await self._templates.render(template, self._frame(request) | shown)
+        """The template with `shown`, in the frame of all pages. `error`: why the form on the page
+        was refused.
+        """
+        if error is not None:
+            status = error.status
+        try:
+            caller = await self.gate.caller(request)
+        except Unauthenticated:
+            # The password or token that the person signed in with does not hold any more.
+            caller = None
+        shown = {"problem": problem_of(error)} | shown
+        body = await self._templates.render(template, self._frame(request, caller) | shown)
         return self._answer(request, body, status)
 
     async def fragment(self, template: str, **shown: Any) -> Answer:
@@ -78,16 +96,7 @@ class Console:
     def done(self, where: str, said: str) -> Answer:
         """Lead to the page that shows the result of a change, with a message there."""
         answer = lead(where)
-        answer.set_cookie(
-            Cookie(
-                _SAID,
-                "/console",
-                quote(said),
-                max_age=_SAID_S,
-                httponly=True,
-                samesite="strict",
-            )
-        )
+        answer.set_cookie(cookie(_SAID, quote(said), _SAID_S))
         return answer
 
     def on_error(self, request: AnyRequest, error: Exception) -> Answer:
@@ -121,17 +130,24 @@ class Console:
             back = urlsplit(request.headers.get("referer", "")).path
         return lead(sign_in_for(back))
 
-    def _frame(self, request: AnyRequest) -> dict[str, Any]:
-        _, session = session_of(request)
+    def _frame(self, request: AnyRequest, caller: Caller | None = None) -> dict[str, Any]:
+        is_read_only = not self.parts.mode.is_changeable
+        has_sign_in = self.config.management.authentication.enabled
+        if caller is None:
+            # It may be a guest, who signs in when that is needed.
+            may_change = not is_read_only
+        else:
+            may_change = caller.is_admin or not (is_read_only or caller.is_read_only)
         return {
             "navigation": NAVIGATION,
             "path": request.url.path,
             "here": request.url.path + (f"?{request.url.query}" if request.url.query else ""),
             "dc": self.config.dc,
             "node": self.config.node,
-            "person": session.name if session else "",
-            "has_sign_in": self.config.management.authentication.enabled,
-            "is_read_only": not self.parts.mode.is_changeable,
+            "person": caller.name if caller and has_sign_in else "",
+            "has_sign_in": has_sign_in,
+            "is_read_only": is_read_only,
+            "may_change": may_change,
             "said": request.cookies.get(_SAID, ""),
             "now_ms": self.clock.now_ms(),
         }
@@ -141,6 +157,19 @@ class Console:
         if _SAID in request.cookies:
             answer.delete_cookie(_SAID, "/console")
         return answer
+
+
+def cookie(name: str, value: str, age_max_s: int, *, is_secure: bool = False) -> Cookie:
+    """A cookie that only pages of the console send and no script can read."""
+    return Cookie(
+        name,
+        "/console",
+        value,
+        max_age=age_max_s,
+        secure=is_secure,
+        httponly=True,
+        samesite="strict",
+    )
 
 
 def lead(where: str) -> Answer:
@@ -181,7 +210,11 @@ def _fields(body: bytes) -> list[tuple[str, str]]:
     return parse_qsl(body.decode(), True, errors="strict", max_num_fields=_FIELDS_MAX)
 
 
-def problem_of(error: Refused) -> dict[str, str]:
-    """The field that a refusal names, and its text; the field is empty if it names none."""
+def problem_of(error: Refused | None) -> dict[str, str]:
+    """The field that a refusal names, and its text; the field is empty if it names none. Empty
+    without a refusal.
+    """
+    if error is None:
+        return {}
     found = _FIELD.match(error.message)
     return {"field": found[1] if found else "", "text": error.message}

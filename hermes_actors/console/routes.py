@@ -4,6 +4,8 @@ from litestar import Router, get
 from litestar.exceptions import HTTPException, NotFoundException
 
 from hermes_actors.console.console import Console
+from hermes_actors.console.pages.catalog import catalog_pages
+from hermes_actors.console.pages.group import group_pages
 from hermes_actors.console.pages.overview import overview_page
 from hermes_actors.console.pages.sign_in import sign_in_page
 from hermes_actors.errors import HermesError
@@ -28,6 +30,8 @@ def console_routes(console: Console) -> Router:
             console.files.route(),
             *sign_in_page(console),
             *overview_page(console),
+            *catalog_pages(console),
+            *group_pages(console),
             nothing,
         ],
         include_in_schema=False,

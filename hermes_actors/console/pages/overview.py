@@ -53,30 +53,21 @@ def overview_page(console: Console) -> list[HTTPRouteHandler]:
 
 async def _gathered(parts: Administration) -> dict[str, Any]:
     nodes = await parts.statuses.nodes()
-    ill, ill_count = await parts.overview.first_rows(_UNHEALTHY, "state", PROBLEMS_MAX)
-    losing, _ = await parts.overview.first_topics("state", PROBLEMS_MAX)
+    ill, ill_count = await parts.overview.some_rows(_UNHEALTHY, "state", PROBLEMS_MAX)
+    losing, _ = await parts.overview.some_topics("state", PROBLEMS_MAX)
     problems = list(_of_cluster(nodes))
     said = {each["text"] for each in problems}
     problems += [each for each in await _of_node(parts) if each["text"] not in said]
-    problems += [
-        {
-            "state": "LOSING",
-            "where": row["topicName"],
-            "page": f"/console/topics/{row['topicName']}",
-            "text": f"{row['failedRate']:.1f} publishes a second are answered with 5xx",
-        }
-        for row in losing
-        if row["failedRate"] > 0
-    ]
-    problems += [
-        {
-            "state": row["condition"],
-            "where": f"{row['topicName']} → {row['name']}",
-            "page": f"/console/topics/{row['topicName']}/subscriptions/{row['name']}",
-            "text": "; ".join(each["description"] for each in row["problems"]),
-        }
-        for row in ill
-    ]
+    for row in losing:
+        topic, rate = row["topicName"], row["failedRate"]
+        if rate > 0:
+            text = f"{rate:.1f} publishes a second are answered with 5xx"
+            problems.append(_problem("LOSING", topic, text, f"/console/topics/{topic}"))
+    for row in ill:
+        topic, name = row["topicName"], row["name"]
+        text = "; ".join(each["description"] for each in row["problems"])
+        page = f"/console/topics/{topic}/subscriptions/{name}"
+        problems.append(_problem(row["condition"], f"{topic} → {name}", text, page))
     return {
         "problems": sorted(problems, key=lambda each: tone(each["state"]) != BAD),
         "left_out": ill_count - len(ill),
@@ -114,5 +105,5 @@ async def _of_node(parts: Administration) -> list[dict[str, Any]]:
     return [_problem("NOTICE", "This node", each) for each in health.get("notices", ())]
 
 
-def _problem(state: str, where: str, text: str) -> dict[str, Any]:
-    return {"state": state, "where": where, "page": "", "text": text}
+def _problem(state: str, where: str, text: str, page: str = "") -> dict[str, Any]:
+    return {"state": state, "where": where, "page": page, "text": text}

@@ -3,10 +3,9 @@
 import base64
 
 from litestar import get, post
-from litestar.datastructures import Cookie
 from litestar.handlers import HTTPRouteHandler
 
-from hermes_actors.console.console import SIGN_IN, Console, form_of, lead, own_page
+from hermes_actors.console.console import SIGN_IN, Console, cookie, form_of, lead, own_page
 from hermes_actors.console.front import HOME, session_of
 from hermes_actors.console.sessions import AGE_MAX_S
 from hermes_actors.management.http.answers import Answer, AnyRequest
@@ -48,17 +47,8 @@ def sign_in_page(console: Console) -> list[HTTPRouteHandler]:
         id_ = console.sessions.begin(caller.name, authorization)
         # The page's origin is the only sign of TLS that is right behind a proxy too.
         is_secure = request.headers.get("origin", "").startswith("https://")
-        answer.set_cookie(
-            Cookie(
-                console.sessions.cookie,
-                "/console",
-                id_,
-                max_age=int(AGE_MAX_S),
-                secure=is_secure,
-                httponly=True,
-                samesite="strict",
-            )
-        )
+        set_ = cookie(console.sessions.cookie, id_, int(AGE_MAX_S), is_secure=is_secure)
+        answer.set_cookie(set_)
         return answer
 
     @post(_SIGN_OUT)

@@ -113,7 +113,12 @@ anyone  reads   POST,PUT,DELETE ^ ^/{rest}
 
 open    reads   GET      /console/static/{name} /console/sign-in /console/{path}
 open    changes POST     /console/sign-in /console/sign-out
-anyone  reads   GET      /console/overview /console/overview/live
+anyone  reads   GET      /console/overview /console/overview/live /console/search
+anyone  reads   GET      /console/topics /console/subscriptions /console/groups
+account reads   GET      /console/groups/new /console/groups/{group}/remove
+owner   reads   GET      /console/groups/{group}/edit
+account changes POST     /console/groups/new /console/groups/{group}/remove
+owner   changes POST     /console/groups/{group}/edit
 """
 
 

@@ -71,7 +71,7 @@ class Gate:
         self._require_readable()
 
         async def as_caller() -> T:
-            caller = await self._caller(request) or Guest()
+            caller = await self.caller(request) or Guest()
             with changes_of(_author(caller, request)):
                 return await async_fn(caller, *args)
 
@@ -88,18 +88,22 @@ class Gate:
             self._origins.check(request.headers)
         if rule.access is Access.OPEN or (rule.access is Access.ANYONE and not self._guards_reads):
             return
-        caller = await self._bridge.call(self._caller, request)
+        caller = await self.caller(request)
         if caller is None:
             raise self._security.refusal()
         require_allowed(caller, rule, f"call {request.method} {request.url.path}")
         if rule.changes and not caller.is_admin:
             self._mode.require_changeable()
 
-    async def _caller(self, request: AnyRequest) -> Caller | None:
-        """The caller, identified once per request. None without credentials."""
+    async def caller(self, request: AnyRequest) -> Caller | None:
+        """The caller, identified once per request. None without credentials.
+
+        Raises Unauthenticated (401) and Unavailable (503).
+        """
         state = request.scope["state"]
         if _CALLER not in state:
-            state[_CALLER] = await self._security.identify(credentials_of(request))
+            identify = self._security.identify
+            state[_CALLER] = await self._bridge.call(identify, credentials_of(request))
         known: Caller | None = state[_CALLER]
         return known
 

@@ -94,31 +94,36 @@ class Overview:
         """The rows of the subscriptions that fulfil the criteria, and the datacentres with a known
         status. Sorted by one of SORTS, then by name; at most `limit` rows.
         """
-        rows, _ = await self.first_rows(wanted, sort, limit)
+        rows, _ = await self.some_rows(wanted, sort, limit)
         return {"subscriptions": rows, "datacenters": self._statuses.datacenters()}
 
-    async def first_rows(
-        self, wanted: OverviewQuery, sort: str, limit: int | None
+    async def some_rows(
+        self, wanted: OverviewQuery, sort: str, limit: int | None, skipped: int = 0
     ) -> tuple[list[dict[str, Any]], int]:
-        """As `rows`; also how many subscriptions fulfil the criteria. Fast if sorted by name."""
-        is_in_order = sort == "name" and not wanted.is_unhealthy
-        rows, count = await self._rows(wanted, limit if is_in_order else None)
+        """As `rows`, without the first `skipped` ones; also how many subscriptions fulfil the
+        criteria. Fast if sorted by name.
+        """
+        these = slice(skipped, None if limit is None else skipped + limit)
+        if sort == "name" and not wanted.is_unhealthy:
+            return await self._rows(wanted, these)
+        rows, count = await self._rows(wanted)
         rows.sort(key=_SORTS[sort])
-        return rows[:limit], count
+        return rows[these], count
 
     async def topics(self, sort: str = "name", limit: int | None = None) -> dict[str, Any]:
         """The rows of all topics, with sums over their subscriptions (an unknown lag counts as 0).
         Sorted by one of SORTS, then by name; at most `limit` rows.
         """
-        rows, _ = await self.first_topics(sort, limit)
+        rows, _ = await self.some_topics(sort, limit)
         return {"topics": rows, "datacenters": self._statuses.datacenters()}
 
-    async def first_topics(
-        self, sort: str, limit: int | None, text: str = "", group: str = ""
+    async def some_topics(
+        self, sort: str, limit: int | None, skipped: int = 0, *, text: str = "", group: str = ""
     ) -> tuple[list[dict[str, Any]], int]:
-        """As `topics`, but only those of the group whose name or owner contains the text; also how
-        many these are. Fast if sorted by name.
+        """As `topics`, without the first `skipped` ones, but only those of the group whose name or
+        owner contains the text; also how many these are. Fast if sorted by name.
         """
+        these = slice(skipped, None if limit is None else skipped + limit)
         topics = self._metadata.catalog.topics
         names = [
             name
@@ -128,7 +133,7 @@ class Overview:
             and contains(text, name, live.topic.owner.id)
         ]
         rows: dict[str, dict[str, Any]] = {}
-        chosen = names[:limit] if sort == "name" else names
+        chosen = names[these] if sort == "name" else names
         async for topic, subscription in each_in_turns(self._with_subscriptions(chosen)):
             name = topic.topic.name
             if subscription is None:
@@ -141,7 +146,8 @@ class Overview:
             row["inflight"] += each["inflight"]
             row["subscriptions"] += 1
             row["unhealthySubscriptions"] += bool(each["problems"])
-        return sorted(rows.values(), key=_TOPIC_SORTS[sort])[:limit], len(names)
+        found = sorted(rows.values(), key=_TOPIC_SORTS[sort])
+        return found if sort == "name" else found[these], len(names)
 
     def _with_subscriptions(
         self, names: Sequence[str]
@@ -156,10 +162,10 @@ class Overview:
                     yield topic, live
 
     async def _rows(
-        self, wanted: OverviewQuery, first: int | None = None
+        self, wanted: OverviewQuery, these: slice = slice(None)
     ) -> tuple[list[dict[str, Any]], int]:
-        """The rows of the subscriptions that fulfil the criteria, sorted by name, only the `first`
-        ones; and how many subscriptions these criteria have.
+        """The rows of `these` of the subscriptions that fulfil the criteria, sorted by name; and
+        how many fulfil them.
         """
         catalog = self._metadata.catalog
         rows: list[dict[str, Any]] = []
@@ -171,7 +177,7 @@ class Overview:
             if live is None or not wanted.takes(live):
                 continue
             count += 1
-            if first is not None and count > first:
+            if count <= (these.start or 0) or count > (these.stop or count):
                 continue
             topic = str(live.name.topic)
             if topic not in rates:
