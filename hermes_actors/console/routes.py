@@ -6,8 +6,12 @@ from litestar.exceptions import HTTPException, NotFoundException
 from hermes_actors.console.console import Console
 from hermes_actors.console.pages.catalog import catalog_pages
 from hermes_actors.console.pages.group import group_pages
+from hermes_actors.console.pages.messages import message_pages
 from hermes_actors.console.pages.overview import overview_page
+from hermes_actors.console.pages.schema import schema_pages
 from hermes_actors.console.pages.sign_in import sign_in_page
+from hermes_actors.console.pages.topic import topic_pages
+from hermes_actors.console.pages.topic_form import topic_form_pages
 from hermes_actors.errors import HermesError
 from hermes_actors.management.http.answers import Answer, AnyRequest
 from hermes_actors.runtime.bridge import BridgeClosed
@@ -32,6 +36,10 @@ def console_routes(console: Console) -> Router:
             *overview_page(console),
             *catalog_pages(console),
             *group_pages(console),
+            *topic_form_pages(console),
+            *topic_pages(console),
+            *message_pages(console),
+            *schema_pages(console),
             nothing,
         ],
         include_in_schema=False,

@@ -111,6 +111,7 @@ class Administration:
         view = view or ClusterView()
         kept = schemas or CatalogSchemas(metadata.catalog)
         reader = AvroReader(kept, pool)
+        self.pool = pool
         changes = Changes(metadata, config.management.change_timeout_ms / 1_000)
         self.security: SecurityProvider = security or OpenToAll()
         self.groups = Groups(metadata, changes, config.management)

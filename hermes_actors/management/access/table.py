@@ -52,7 +52,7 @@ account changes POST     /topics
 owner   changes PUT      /topics/{topic}
 owner   changes DELETE   /topics/{topic}
 owner   reads   GET      /topics/{topic}/messages
-owner   reads   GET      /topics/{topic}/preview /topics/{topic}/preview/{index}
+owner   reads   GET      /topics/{topic}/preview /topics/{topic}/preview/{index} ~
 anyone  reads   GET      /topics/{topic}/schema /topics/{topic}/schema/versions/{version}
 anyone  reads   GET      /topics/{topic}/schema/ids/{schema_id}
 owner   changes POST     /topics/{topic}/schema
@@ -117,6 +117,15 @@ anyone  reads   GET      /console/overview /console/overview/live /console/searc
 anyone  reads   GET      /console/topics /console/subscriptions /console/groups
 account reads   GET      /console/groups/new /console/groups/{group}/remove
 owner   reads   GET      /console/groups/{group}/edit
+anyone  reads   GET      /console/topics/{topic} /console/topics/{topic}/live
+anyone  reads   GET      /console/topics/{topic}/export /console/topics/{topic}/schema
+owner   reads   GET      /console/topics/{topic}/messages /console/topics/{topic}/messages/live
+owner   reads   GET      /console/topics/{topic}/edit /console/topics/{topic}/publish
+owner   reads   GET      /console/topics/{topic}/remove
+account reads   GET      /console/topics/new
+account changes POST     /console/topics/new
+owner   changes POST     /console/topics/{topic}/edit /console/topics/{topic}/publish
+owner   changes POST     /console/topics/{topic}/remove /console/topics/{topic}/schema
 account changes POST     /console/groups/new /console/groups/{group}/remove
 owner   changes POST     /console/groups/{group}/edit
 """
@@ -127,6 +136,10 @@ def _rows() -> Iterator[tuple[tuple[str, str], Rule]]:
         access, effect, verbs, *paths = row.split()
         rule = Rule(Access(access), effect == "changes")
         for path in paths:
+            path = path.replace(
+                "~",
+                "/topics/{topic}/preview/cluster/{cluster}/partition/{partition}/offset/{offset}",
+            )  # noqa
             full = path.replace("…", "/topics/{topic}/subscriptions/{name}")
             for verb in verbs.split(","):
                 yield (verb, full.replace("^", "/schema-registry")), rule
