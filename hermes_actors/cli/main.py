@@ -43,6 +43,7 @@ _COMMANDS = {
             "balancer.commands:app",
             "Show who runs what and why; drain nodes, constrain work.",
         ),
+        ("audit", "audit:app", "List who changed what, when and why."),
         ("trace", "trace:app", "Show what became of a message, by its id."),
         ("status", "status:app", "Show all nodes, and how they fare."),
         ("top", "status:top_app", "Watch nodes, topics, subscriptions, the worst first."),

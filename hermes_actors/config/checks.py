@@ -77,6 +77,13 @@ def check(config: Config) -> None:
     )
     _check_frontend(frontend)
     check_endpoints(consumers)
+    webhook = config.management.webhook
+    require(
+        bool(webhook.url) == bool(webhook.secret_file)
+        and not (webhook.url and "management" not in config.roles),
+        "management.webhook.url: goes together with management.webhook.secret_file, on a node with "
+        "the role management; set both there, or neither",
+    )
     _check_kafka(config)
     _check_fallback(config)
     check_security(config)

@@ -19,6 +19,7 @@ from hermes_actors.config.schema import SchemaConfig
 from hermes_actors.config.security import ManagementAuthenticationConfig, SecurityConfig
 from hermes_actors.config.tracking import TrackingConfig
 from hermes_actors.model.message import Envelope
+from hermes_actors.model.redaction import redacted, without_user_info
 
 
 class ConsumersConfig(Struct, frozen=True, forbid_unknown_fields=True):
@@ -62,6 +63,18 @@ CompatibilityName = typing.Literal[
 ]
 
 
+class WebhookConfig(Struct, frozen=True, forbid_unknown_fields=True):
+    """Where changes are posted: set it on one node of the cluster. `secret_file` holds a secret of
+    Standard Webhooks.
+    """
+
+    url: str = ""
+    secret_file: str = ""
+
+    def __repr__(self) -> str:
+        return redacted(self, url=repr(without_user_info(self.url)))
+
+
 class ManagementConfig(Struct, frozen=True, forbid_unknown_fields=True):
     """The management API. `allow_removal` and `allow_schema_removal` are off, as in Hermes."""
 
@@ -94,6 +107,7 @@ class ManagementConfig(Struct, frozen=True, forbid_unknown_fields=True):
     )
     subscribers_with_access_to_any_topic: list[str] = field(default_factory=list)
     cluster_names: list[str] = field(default_factory=list)
+    webhook: WebhookConfig = field(default_factory=WebhookConfig)
 
 
 class StatusConfig(Struct, frozen=True, forbid_unknown_fields=True):

@@ -13,6 +13,7 @@ from hermes_actors.management.access.roles import (
     OpenToAll,
     SecurityProvider,
 )
+from hermes_actors.management.audit import AuditTrail
 from hermes_actors.management.balancing.operating import ConsumingNodes, Drains, WorkloadConstraints
 from hermes_actors.management.balancing.ownership import Balancing, ProposePlan
 from hermes_actors.management.balancing.placements import Placements
@@ -152,6 +153,7 @@ class Administration:
             config.node,
         )
         self.dead_letters = DeadLetters(letters, changes, self.subscriptions, clock, reader)
+        self.audit = AuditTrail(metadata, clock)
         self.mode = AccessMode(metadata, key("mode", metadata.dc, config.node))
         placements = Placements(metadata, view.coordinations, limits)
         self.statuses = Statuses(metadata, self.subscriptions, view.status, clock, placements)

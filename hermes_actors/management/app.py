@@ -25,6 +25,7 @@ from hermes_actors.management.http.answers import (
 from hermes_actors.management.http.gate import Gate
 from hermes_actors.management.http.openapi import document
 from hermes_actors.management.http.origins import ANY, Hosts, Origins
+from hermes_actors.management.routes.audit import audit_routes
 from hermes_actors.management.routes.catalog import catalog_routes, topic_routes
 from hermes_actors.management.routes.cluster import operating_routes
 from hermes_actors.management.routes.messages import message_routes, tail_route
@@ -85,6 +86,7 @@ def build_app(
         *query_routes(add, parts),
         tail_route(gate, parts.tails),
         *operating_routes(add, parts),
+        *audit_routes(add, gate, parts.audit),
         *overview_routes(add, parts),
         unhealthy_route(gate, parts.overview),
         *probe_routes(parts.health, metrics),

@@ -1,11 +1,11 @@
-"""Who changed what: a header of the command's record, and a line in the log.
+"""Who changed what: headers of the command's record, and a line in the log.
 
-The fold ignores the header. Since folding the log also gives the value before each change, the
+The fold ignores the headers. Since folding the log also gives the value before each change, the
 metadata log is a complete audit trail.
 """
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
@@ -18,8 +18,16 @@ from hermes_actors.model.redaction import hidden_bytes, without_secret_fields
 AUTHOR_HEADER = "hermes-author"
 """The header of a command's record that holds its author, as JSON."""
 
+REPLACED_HEADER = "hermes-replaced"
+"""The header of a copy that names the version which the change replaced where it was made: its
+incarnation, stamp and datacentre. Zeros if it replaced none.
+"""
+
 BROKER = "[broker]"
 """The author of changes that the broker makes by itself."""
+
+UNKNOWN = "[unknown]"
+"""The author of a change that reached this datacentre without its author, after a log was lost."""
 
 _SHOWN_BYTES_MAX = 16_384
 _logger = logging.getLogger(__name__)
@@ -56,12 +64,20 @@ def author_header(author: Author) -> tuple[str, bytes]:
     return AUTHOR_HEADER, msgspec.json.encode(author)
 
 
+def author_in(headers: Mapping[str, bytes]) -> Author:
+    """Return the author that a record's headers name; UNKNOWN if they name none."""
+    try:
+        return msgspec.json.decode(headers[AUTHOR_HEADER], type=Author)
+    except (KeyError, msgspec.DecodeError, UnicodeDecodeError):
+        return Author(UNKNOWN)
+
+
 def log_change(author: Author, key: str, before: bytes | None, after: bytes | None) -> None:
     """Log the fields that a change alters, secrets masked. A body of None means no register."""
     if not _logger.isEnabledFor(logging.INFO):
         return
-    done = "created" if before is None else "deleted" if after is None else "changed"
-    old, new = differing(_shown(before), _shown(after))
+    done = action_of(before, after)
+    old, new = differing(shown(before), shown(after))
     change = {
         "key": key,
         **msgspec.to_builtins(author),
@@ -69,6 +85,17 @@ def log_change(author: Author, key: str, before: bytes | None, after: bytes | No
         "after": without_secret_fields(new),
     }
     _logger.info("%s is %s by %s", key, done, author.by, extra={"change": change})
+
+
+def log_overruled(key: str, loser: Author, winner: Author, dc: str) -> None:
+    """Warn that an accepted change of this datacentre lost against one of another."""
+    told = "%s: the change by %s was overruled by %s in %s, made at the same time; see hermes audit"
+    _logger.warning(told, key, loser.by, winner.by, dc)
+
+
+def action_of(before: bytes | None, after: bytes | None) -> str:
+    """Return what was done to a register with these bodies; None means no register."""
+    return "created" if before is None else "deleted" if after is None else "changed"
 
 
 def differing(before: Any, after: Any) -> tuple[Any, Any]:
@@ -85,7 +112,8 @@ def differing(before: Any, after: Any) -> tuple[Any, Any]:
     }
 
 
-def _shown(body: bytes | None) -> Any:
+def shown(body: bytes | None) -> Any:
+    """Decode a body; only the length of one that is large, or no JSON."""
     if body is None:
         return None
     try:

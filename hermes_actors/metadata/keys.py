@@ -17,6 +17,8 @@ SUBSCRIPTION = "subscription"
 ACTIVATION = "activation"
 READINESS = "readiness"
 SEEK = "seek"
+REDRIVE = "redrive"
+EXPIRY = "expiry"
 OAUTH = "oauth"
 
 

@@ -6,8 +6,14 @@ from collections.abc import Callable
 
 from hermes_actors.metadata.catalog import Catalog
 from hermes_actors.metadata.commands import Absent, Alive, Change, StampIs, delete
-from hermes_actors.metadata.keys import activation_key, life_of, parse_key, subscription_key
-from hermes_actors.metadata.redrives import EXPIRY, REDRIVE
+from hermes_actors.metadata.keys import (
+    EXPIRY,
+    REDRIVE,
+    activation_key,
+    life_of,
+    parse_key,
+    subscription_key,
+)
 from hermes_actors.metadata.state import Register
 from hermes_actors.model.names import SubscriptionName
 

@@ -12,13 +12,10 @@ from hermes_actors.actors.supervisor import run_until
 from hermes_actors.log.base import Commit
 from hermes_actors.metadata.bodies import UndecodableBody
 from hermes_actors.metadata.catalog import Catalog, LiveSubscription, OtherChanged
-from hermes_actors.metadata.keys import life_key, parse_key
+from hermes_actors.metadata.keys import REDRIVE, life_key, parse_key
 from hermes_actors.metadata.registry import Metadata
 from hermes_actors.model.dead_letter import LetterFilter
 from hermes_actors.model.names import REDRIVE_SUFFIX, SubscriptionName
-
-REDRIVE = "redrive"
-EXPIRY = "expiry"
 
 
 class LetterRange(Struct, frozen=True):

@@ -20,6 +20,7 @@ from hermes_actors.metadata.commands import (
 )
 from hermes_actors.metadata.pending import OutcomeUnknown
 from hermes_actors.metadata.state import MetadataState
+from hermes_actors.metadata.trail import Trail
 from hermes_actors.metadata.view import (
     CHUNK,
     COMPARED_AT_ONCE,
@@ -66,7 +67,7 @@ class Registry:
         self._log = metadata.log
         self._topic = metadata.topic
         self._answer_timeout_s = answer_timeout_s
-        self._state = MetadataState()
+        self._state, self._trail = MetadataState(), Trail(metadata.entries_max)
         self._last: StoredRecord | None = None
         # Records below this offset were in the log when this reading began; they are read as they
         # are now.
@@ -118,6 +119,7 @@ class Registry:
         if self._must_refold:
             self._must_refold = False
             self._state, self._last = MetadataState(), None
+            self._trail = Trail(self._metadata.entries_max)
         with trio.fail_after(self._answer_timeout_s):
             if await self._log.topics.describe(self._topic) is None:
                 await self._create_topic()
@@ -167,7 +169,7 @@ class Registry:
             # deleted.
             for other in self._metadata.standins:
                 self._report_unheard(other)
-            await self._metadata.install(state)
+            await self._metadata.install(state, self._trail)
             self._installed.set()
         self._metadata.report("")
         return end
@@ -175,9 +177,10 @@ class Registry:
     async def _fold(self, batch: Sequence[StoredRecord]) -> None:
         for count, record in enumerate(batch, 1):
             folded = self._state.fold(record)
+            entries = self._trail.note(record, folded)
             self._last = record
             if self._state is self._metadata.state:
-                self._metadata.show(folded)
+                self._metadata.show(folded, entries)
             if folded.contradicts and record.offset >= self._settled_below:
                 raise LogChanged(f"the writer of {record.offset} had read something else")
             if count % CHUNK == 0 or count == len(batch):

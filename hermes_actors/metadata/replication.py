@@ -17,6 +17,7 @@ from hermes_actors.log.base import LATEST, Log, Stored
 from hermes_actors.log.tail import LogChanged, LogTail
 from hermes_actors.metadata.commands import Copy, encode
 from hermes_actors.metadata.state import MetadataState, Register
+from hermes_actors.metadata.trail import replaced_header
 from hermes_actors.metadata.view import Metadata, lacking_in
 from hermes_actors.model.record import Record, StoredRecord
 from hermes_actors.model.topic import Ack
@@ -113,17 +114,14 @@ class Replicator:
 
     async def _copy_batch(self, batch: Sequence[StoredRecord]) -> None:
         now_ms = self._clock.now_ms()
-        # A copy has the author of its original.
-        await self._append(
-            [encode(copy, now_ms, each.headers) for each in batch for copy in self._fold(each)]
-        )
+        await self._append([copy for each in batch for copy in self._fold(each, now_ms)])
         # Comparing before the whole source is read would miss things.
         is_behind = self._state.position < self._settled_below
         if not is_behind and trio.current_time() >= self._compare_at_s:
             await self._compare()
             self._compare_at_s = trio.current_time() + self._digest_interval_s
 
-    def _fold(self, record: StoredRecord) -> list[Copy]:
+    def _fold(self, record: StoredRecord, now_ms: int) -> list[Record]:
         state = self._state
         folded = state.fold(record)
         self._last = record
@@ -138,7 +136,9 @@ class Replicator:
         if record.offset <= reached and not register.supersedes(own.register(register.key)):
             return []
         self.copied += 1
-        return [self._copy(register, max(record.offset, reached))]
+        copy = self._copy(register, max(record.offset, reached))
+        # A copy has the author of its original.
+        return [encode(copy, now_ms, (*record.headers, replaced_header(folded.before)))]
 
     def _copy(self, register: Register, origin_offset: int) -> Copy:
         state = self._state

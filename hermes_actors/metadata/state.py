@@ -81,12 +81,16 @@ class Skipped(Struct, frozen=True):
 class Folded(Struct, frozen=True):
     """The effect of one record on the fold.
 
-    `changed` is the register that it set. `outcome` is the outcome of command `command_id`, also
-    for a repetition. `is_accepted_here`: the change originates in this log, it is no copy.
-    `contradicts`: its writer had folded other records than this log now holds.
+    `changed` is the register that it set, `before` the one that it replaced. `lost` is a change of
+    another datacentre that arrives for the first time and loses against `before`. `outcome` is the
+    outcome of command `command_id`, also for a repetition. `is_accepted_here`: the change
+    originates in this log, it is no copy. `contradicts`: its writer had folded other records than
+    this log now holds.
     """
 
     changed: Register | None = None
+    before: Register | None = None
+    lost: Register | None = None
     command_id: str = ""
     outcome: ChangeOutcome | None = None
     is_accepted_here: bool = False
@@ -190,7 +194,7 @@ class MetadataState:
             self.repeated += 1
             return Folded(command_id=command.id, outcome=first, contradicts=contradicts)
         failed = self._first_failed(command)
-        changed = None
+        changed, before = None, self.registers.get(command.key)
         outcome: ChangeOutcome
         if failed is not None:
             outcome = Rejected(failed)
@@ -200,7 +204,7 @@ class MetadataState:
         self._outcomes[command.id] = outcome
         if len(self._outcomes) > self._command_ids_max:
             self._outcomes.popitem(last=False)
-        return Folded(changed, command.id, outcome, changed is not None, contradicts)
+        return Folded(changed, before, None, command.id, outcome, changed is not None, contradicts)
 
     def _first_failed(self, command: Put | Delete) -> Precondition | None:
         for precondition in command.preconditions:
@@ -225,15 +229,17 @@ class MetadataState:
 
     def _copy(self, command: Copy) -> Folded:
         origin = (command.origin_dc, command.origin_log)
-        self.copied[origin] = max(command.origin_offset, self.copied.get(origin, -1))
+        reached, before = self.copied.get(origin, -1), self.registers.get(command.key)
+        self.copied[origin] = max(command.origin_offset, reached)
         self.last_stamp = max(self.last_stamp, command.stamp)
         register = Register(
             command.key, command.incarnation, command.stamp, command.dc, command.body
         )
-        if not register.supersedes(self.registers.get(command.key)):
-            return Folded(command_id=command.id)
+        if not register.supersedes(before):
+            is_new = command.origin_offset > reached and register != before
+            return Folded(None, before, register if is_new else None, command.id)
         self._set(register)
-        return Folded(changed=register, command_id=command.id)
+        return Folded(register, before, None, command.id)
 
     def _set(self, register: Register) -> None:
         before = self.registers.get(register.key)

@@ -7,12 +7,19 @@ import trio
 from msgspec import Struct
 
 from hermes_actors.log.base import Log
-from hermes_actors.metadata.audit import BROKER, Author, log_change, present_author
+from hermes_actors.metadata.audit import (
+    BROKER,
+    Author,
+    log_change,
+    log_overruled,
+    present_author,
+)
 from hermes_actors.metadata.catalog import Catalog, CatalogChange
 from hermes_actors.metadata.commands import METADATA_TOPIC, Accepted, Change, ChangeOutcome
 from hermes_actors.metadata.keys import topic_key
 from hermes_actors.metadata.pending import PendingChanges
 from hermes_actors.metadata.state import Folded, MetadataState, Register
+from hermes_actors.metadata.trail import Entry, Place, Trail
 from hermes_actors.metadata.watch import Watch
 from hermes_actors.model.names import TopicName
 from hermes_actors.runtime.clock import Clock, IdSource
@@ -40,7 +47,7 @@ class Metadata:
     `catalog` is always readable, empty before the first fold, and always the same object.
     `standins` is the metadata of other datacentres: until the own log can be read for the first
     time, the catalog shows the first stand-in that is current, so that a node can start. `node` is
-    the name of this node.
+    the name of this node. `entries_max` is how many changes `trail` keeps.
     """
 
     def __init__(
@@ -54,6 +61,7 @@ class Metadata:
         node: str = "",
         standins: "tuple[Metadata, ...]" = (),
         pending_max: int = 1_000,
+        entries_max: int = 0,
     ) -> None:
         self.log = log
         self.topic = metadata_topic(namespace)
@@ -64,6 +72,9 @@ class Metadata:
         self.ids = ids
         self.rng = rng
         self._broker = Author(BROKER, node)
+        self.entries_max = entries_max
+        self.trail = Trail(entries_max)
+        self._noted = trio.Event()
         self._state = MetadataState()
         self._is_installed = False
         # By datacentre: what the own log may lack of its changes, and until when the node waits for
@@ -190,6 +201,12 @@ class Metadata:
         while not self.is_own:
             await self._changed_health.wait()
 
+    async def wait_noted(self, after: Place) -> None:
+        """Wait until the trail has an entry after that place."""
+        await trio.lowlevel.checkpoint()
+        while self.trail.last <= after:
+            await self._noted.wait()
+
     async def wait_refolded(self, refolds: int) -> None:
         """Wait until the log has been read again more than `refolds` times in total."""
         await trio.lowlevel.checkpoint()
@@ -259,24 +276,32 @@ class Metadata:
         self._refolded.set()
         self._refolded = trio.Event()
 
-    def show(self, folded: Folded) -> None:
-        """Apply one record's change, and complete the pending change that it answers."""
+    def show(self, folded: Folded, entries: Sequence[Entry] = ()) -> None:
+        """Apply one record's change, and complete the pending change that it answers. `entries` are
+        those that the record added to the trail.
+        """
         if folded.changed is not None:
             self._shown[folded.changed.key] = folded.changed
             self._tell(self.catalog.apply(folded.changed))
         if folded.outcome is not None:
             self._pending.complete(folded.command_id, folded.outcome)
+        for entry in entries:
+            if entry.winner is not None and entry.dc == self.dc:
+                log_overruled(entry.key, entry.author, entry.winner.author, entry.winner.dc)
+        if entries:
+            self._notify_noted()
 
-    async def install(self, state: MetadataState) -> None:
+    async def install(self, state: MetadataState, trail: Trail) -> None:
         """Use the state that was folded from the own log; watchers get only the real
         differences.
         """
         async with self._showing:
             await self._show_all(state.registers)
-            self._state = state
+            self._state, self.trail = state, trail
             self._is_installed = True
         self._pending.complete_from(state)
         self._notify_health()
+        self._notify_noted()
 
     async def stand_in(self) -> bool:
         """Show a stand-in's state until the own log has been read. False once it has been."""
@@ -305,6 +330,10 @@ class Metadata:
         for change in changes:
             for watch in self._watches:
                 watch.note(change)
+
+    def _notify_noted(self) -> None:
+        self._noted.set()
+        self._noted = trio.Event()
 
     def _notify_health(self) -> None:
         self._changed_health.set()

@@ -11,6 +11,7 @@ from hermes_actors.log.base import Log
 from hermes_actors.metadata.reconciler import TopicReconciler
 from hermes_actors.metadata.registry import Metadata, Registry
 from hermes_actors.metadata.replication import Replicator
+from hermes_actors.metadata.trail import ENTRIES_MAX
 from hermes_actors.node.environment import NodeEnvironment
 
 
@@ -31,7 +32,7 @@ def start_metadata(
     Returns the own metadata, and by task a function that returns its trouble.
     """
 
-    def follow(log: Log, standins: tuple[Metadata, ...]) -> Metadata:
+    def follow(log: Log, standins: tuple[Metadata, ...], entries_max: int) -> Metadata:
         metadata = Metadata(
             log,
             clock=environment.clock,
@@ -39,12 +40,14 @@ def start_metadata(
             rng=environment.split_rng(),
             node=config.node,
             standins=standins,
+            entries_max=entries_max,
         )
         control.start_task(f"registry {log.dc}", lambda stop: Registry(metadata).run(stop))
         return metadata
 
-    others = {dc: follow(log, ()) for dc, log in environment.remote_logs.items()}
-    own = follow(environment.log, tuple(others.values()))
+    others = {dc: follow(log, (), 0) for dc, log in environment.remote_logs.items()}
+    audited = ENTRIES_MAX if "management" in config.roles else 0
+    own = follow(environment.log, tuple(others.values()), audited)
     duties: dict[str, Callable[[], str]] = {}
 
     def start_duty(name: str, make: Callable[[], _Duty]) -> None:

@@ -6,6 +6,7 @@ sockets. Indentation shows lifetimes: what is opened first is closed last.
     control (infrastructure: a part that stays broken ends the process)
     ├─ registry <dc>          folds each datacentre's metadata log
     ├─ replicator <dc>        copies that datacentre's changes into the own log
+    ├─ webhook                posts each change to a URL, if configured
     ├─ reconciler             creates and changes log topics as the metadata says
     ├─ status reporter        writes this node's status for the others
     ├─ status reader <dc>     folds a datacentre's status records (management)
@@ -62,6 +63,7 @@ from hermes_actors.node.schemas import open_schemas
 from hermes_actors.node.telemetry import open_telemetry
 from hermes_actors.node.tracking import open_tracking, tracking_index
 from hermes_actors.node.trying import pushes_tried
+from hermes_actors.node.webhook import start_webhook
 from hermes_actors.schema.source import CatalogSchemas
 from hermes_actors.security.authenticator import Authenticator
 from hermes_actors.security.opening import open_authenticator
@@ -79,6 +81,7 @@ async def open_node(config: Config, environment: NodeEnvironment) -> AsyncIterat
     """
     async with open_supervisor(environment.split_rng(), log_crash) as control:
         metadata, duties = start_metadata(config, environment, control)
+        await start_webhook(config, environment, metadata, control, duties)
         node = Node(
             config,
             metadata,

@@ -199,7 +199,7 @@ async def api(settings: ManagementConfig, nursery: trio.Nursery) -> AsyncIterato
     clock = SteppedClock()
     log = MemoryLog("dc1", clock)
     rng = random.Random(1)
-    metadata = Metadata(log, clock=clock, ids=seeded_ids(rng), rng=rng)
+    metadata = Metadata(log, clock=clock, ids=seeded_ids(rng), rng=rng, entries_max=10_000)
     stop = trio.Event()
     nursery.start_soon(Registry(metadata).run, stop)
     await metadata.wait_current()

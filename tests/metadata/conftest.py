@@ -46,7 +46,14 @@ def open_site(clock: SimulatedClock) -> OpenSite:
     ) -> AsyncIterator[Site]:
         rng = random.Random(f"{dc}{seed}")
         log = log if log is not None else MemoryLog(dc, clock)
-        metadata = Metadata(log, clock=clock, ids=seeded_ids(rng), rng=rng, standins=standins)
+        metadata = Metadata(
+            log,
+            clock=clock,
+            ids=seeded_ids(rng),
+            rng=rng,
+            standins=standins,
+            entries_max=10_000,
+        )
         async with open_supervisor(rng) as supervisor:
             yield Site(dc, supervisor, log, metadata)
 

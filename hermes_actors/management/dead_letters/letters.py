@@ -28,8 +28,8 @@ from hermes_actors.management.dead_letters.selection import LetterSelection, che
 from hermes_actors.management.offsets.asking import Logs
 from hermes_actors.metadata.catalog import LiveSubscription
 from hermes_actors.metadata.commands import put
-from hermes_actors.metadata.keys import life_key
-from hermes_actors.metadata.redrives import EXPIRY, Expiry
+from hermes_actors.metadata.keys import EXPIRY, life_key
+from hermes_actors.metadata.redrives import Expiry
 from hermes_actors.model.dead_letter import (
     MARK_IDS_MAX,
     Letter,

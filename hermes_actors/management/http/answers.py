@@ -161,8 +161,9 @@ class WireRules:
                 message["body"] = b""
             await send(message)
 
-        # A GET of this stream has no end, so the HEAD would have none.
-        if is_head and not scope["path"].rstrip("/").endswith("/messages"):
+        # A GET of these streams has no end, so the HEAD would have none.
+        path = scope["path"].rstrip("/")
+        if is_head and path != "/events" and not path.endswith("/messages"):
             scope = {**scope, "method": "GET"}
         await self._app(scope, body.receive, send_by_the_rules)
 

@@ -60,7 +60,7 @@ class Tail:
         self._left = math.inf if limit is None else limit
         self._unsent = deque(first)
 
-    async def next_lines(self) -> bytes:
+    async def next_chunk(self) -> bytes:
         """The next messages, a line each. Empty at the end, also when the topic is deleted.
 
         After IDLE_LINE_S without a message it is an empty line, because only a write shows if the

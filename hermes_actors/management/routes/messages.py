@@ -1,6 +1,6 @@
 """The routes of messages: tails, previews, filter trials, and tracking."""
 
-from collections.abc import AsyncIterator, Awaitable
+from collections.abc import Awaitable
 from typing import Annotated, Any
 
 from litestar import Response, get
@@ -9,18 +9,14 @@ from litestar.openapi.datastructures import ResponseSpec
 from litestar.params import FromPath, FromQuery, QueryParameter
 from litestar.response import Stream
 
-from hermes_actors.errors import HermesError, Unavailable
 from hermes_actors.management.access.roles import Caller
 from hermes_actors.management.administration import Administration
 from hermes_actors.management.http.answers import JSON, Answer, AnyRequest
 from hermes_actors.management.http.gate import Gate
 from hermes_actors.management.messages.filters import FilterTest
-from hermes_actors.management.messages.tail import Tail, Tails
+from hermes_actors.management.messages.tail import Tails
 from hermes_actors.management.routes.route import SUBSCRIPTION, Add
-from hermes_actors.runtime.bridge import BridgeClosed
-
-TAILS_MAX = 64
-"""The maximum number of open streams of messages."""
+from hermes_actors.management.routes.streams import Streams
 
 _BYTES = "application/octet-stream"
 _NDJSON = "application/x-ndjson"
@@ -66,19 +62,7 @@ async def _content(asked: Awaitable[dict[str, Any]]) -> Answer:
 
 def tail_route(gate: Gate, tails: Tails) -> HTTPRouteHandler:
     """/topics/{topic}/messages. It answers with a stream, which `route` does not support."""
-    open_tails = 0
-
-    async def lines(tail: Tail) -> AsyncIterator[bytes]:
-        nonlocal open_tails
-        open_tails += 1
-        try:
-            while chunk := await gate.read(tail.next_lines):
-                yield chunk
-        except (BridgeClosed, HermesError):
-            # The answer has begun, so an error can only end it.
-            return
-        finally:
-            open_tails -= 1
+    streams = Streams(gate, "messages", _NDJSON)
 
     @get(
         "/topics/{topic:str}/messages",
@@ -94,15 +78,8 @@ def tail_route(gate: Gate, tails: Tails) -> HTTPRouteHandler:
         last: FromQuery[int | None] = None,
         partition: FromQuery[int | None] = None,
     ) -> Stream:
-        nonlocal open_tails
-        if open_tails >= TAILS_MAX:
-            raise Unavailable(f"{TAILS_MAX} streams of messages are open already; try again later")
-        # `lines` counts only once it begins, so count the opening too.
-        open_tails += 1
-        try:
-            tail = await gate.act(request, tails.open, topic, start, follow, limit, last, partition)
-        finally:
-            open_tails -= 1
-        return Stream(lines(tail), media_type=_NDJSON)
+        return await streams.answer(
+            request, tails.open, topic, start, follow, limit, last, partition
+        )
 
     return messages

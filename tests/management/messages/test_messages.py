@@ -15,7 +15,7 @@ from hermes_actors.log.memory import MemoryLog
 from hermes_actors.management.administration import Administration
 from hermes_actors.management.app import build_app
 from hermes_actors.management.messages import newest as newest_module
-from hermes_actors.management.routes import messages as messages_module
+from hermes_actors.management.routes import streams
 from hermes_actors.metadata.registry import Metadata, Registry
 from hermes_actors.model.message import Message, to_record
 from hermes_actors.model.record import Record
@@ -227,7 +227,7 @@ async def test_following_ends_with_its_topic(api, autojump_clock):
 
 
 async def test_no_more_streams_than_the_bound_that_begin_together(api, monkeypatch, autojump_clock):
-    monkeypatch.setattr(messages_module, "TAILS_MAX", 2)
+    monkeypatch.setattr(streams, "STREAMS_MAX", 2)
     await api.with_topic()
     clients = [Client(api.app, PATH, "follow=true") for _ in range(5)]
     async with trio.open_nursery() as nursery:
@@ -247,7 +247,7 @@ async def test_retention_that_overtakes_the_reader_skips_what_is_gone(api):
     tail = await administration.tails.open(caller, "shop.orders", "beginning", False, None)
     api.log.expire(START_MS + 86_400_000 + 1)
     found = []
-    while chunk := await tail.next_lines():
+    while chunk := await tail.next_chunk():
         found += [json.loads(line)["offset"] for line in chunk.splitlines()]
     assert found == [5, 6, 7, 8, 9]
 

@@ -6,10 +6,10 @@ from msgspec.structs import replace
 
 from hermes_actors.coordination import snapshots, state
 from hermes_actors.coordination.snapshots import SnapshotContent
-from hermes_actors.metadata.commands import Copy
+from hermes_actors.metadata.commands import decode
 from hermes_actors.metadata.replication import Replicator
 from hermes_actors.metadata.state import Register
-from hermes_actors.model.record import StoredRecord
+from hermes_actors.model.record import Record, StoredRecord
 from hermes_chaos.sim.mutants.mutant import Mutant
 
 _pack = snapshots.pack_in_steps
@@ -37,8 +37,9 @@ def _wins_by_life(self: Register, other: Register | None) -> bool:
     return other is None or self.incarnation > other.incarnation
 
 
-def _copy_no_deletion(self: Replicator, record: StoredRecord) -> list[Copy]:
-    return [copy for copy in _fold(self, record) if copy.body is not None]
+def _copy_no_deletion(self: Replicator, record: StoredRecord, now_ms: int) -> list[Record]:
+    copies = _fold(self, record, now_ms)
+    return [each for each in copies if getattr(decode(each.value), "body", None) is not None]
 
 
 # One mutant for state that a node acts on, one for measurements: `folds agree` compares all of it.
