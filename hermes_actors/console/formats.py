@@ -4,6 +4,8 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
+import msgspec
+
 from hermes_actors.model.moments import iso_ms, span
 
 UNKNOWN = "unknown"
@@ -79,10 +81,36 @@ def points(values: Sequence[float]) -> str:
     )
 
 
+def flat(value: Mapping[str, Any] | None, path: str = "") -> dict[str, str]:
+    """The fields of a JSON object as texts, by their paths. A list has an item a line; fields
+    without a value are left out.
+    """
+    found: dict[str, str] = {}
+    for name, each in (value or {}).items():
+        if isinstance(each, dict):
+            found |= flat(each, f"{path}{name}.")
+        elif each is not None:
+            items = each if isinstance(each, list) else [each]
+            found[path + name] = "\n".join(map(_text, items))
+    return found
+
+
+def _text(value: object) -> str:
+    return value if isinstance(value, str) else msgspec.json.encode(value).decode()
+
+
+def changed(
+    before: Mapping[str, Any] | None, after: Mapping[str, Any] | None
+) -> list[tuple[str, str, str]]:
+    """The path of each field that differs, its old and its new text."""
+    old, new = flat(before), flat(after)
+    return [(name, old.get(name, ""), new.get(name, "")) for name in old | new]
+
+
 FILTERS: Mapping[str, Any] = MappingProxyType(
     {
         each.__name__: each
-        for each in (tone, words, count, rate, size, span, moment, ago, points, iso_ms)
+        for each in (tone, words, count, rate, size, span, moment, ago, points, iso_ms, changed)
     }
 )
 """The filters of all templates."""

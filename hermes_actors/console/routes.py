@@ -4,6 +4,7 @@ from litestar import Router, get
 from litestar.exceptions import HTTPException, NotFoundException
 
 from hermes_actors.console.console import Console
+from hermes_actors.console.pages.audit import audit_pages
 from hermes_actors.console.pages.catalog import catalog_pages
 from hermes_actors.console.pages.group import group_pages
 from hermes_actors.console.pages.messages import message_pages
@@ -40,6 +41,7 @@ def console_routes(console: Console) -> Router:
             *topic_pages(console),
             *message_pages(console),
             *schema_pages(console),
+            *audit_pages(console),
             nothing,
         ],
         include_in_schema=False,

@@ -25,6 +25,7 @@ NEWEST = 20
 CUT_CHARACTERS = 1_000
 """A longer body is cut in the list."""
 
+_LINE_CHARACTERS = 300
 _PRETTY_CHARACTERS_MAX = 65_536
 _HEADER = re.compile(r"([!#$%&'*+.^_`|~0-9A-Za-z-]+)[ \t]*:[ \t]*([^\x00-\x1f\x7f]*)")
 _Text = Annotated[str, QueryParameter(max_length=256)]
@@ -60,8 +61,8 @@ def message_pages(console: Console) -> list[HTTPRouteHandler]:
     ) -> Answer:
         dc = datacenter or console.config.dc
         shown = await gate.act(request, head, topic)
-        shown |= {"chosen": {"datacenter": dc, "partition": partition, "offset": offset}}
-        shown |= {"datacenters": previews.datacenters, "sent": sent, "messages": []}
+        shown |= {"datacenters": previews.datacenters, "datacenter": dc, "sent": sent}
+        shown |= {"chosen": {"partition": partition, "offset": offset}, "messages": []}
         error = None
         try:
             place = _number("partition", partition), _number("offset", offset)
@@ -77,8 +78,11 @@ def message_pages(console: Console) -> list[HTTPRouteHandler]:
 
     @get("/topics/{topic:str}/messages/live")
     async def live(request: AnyRequest, topic: FromPath[str], sent: _Text = "") -> Answer:
-        shown = await gate.act(request, newest, topic, console.config.dc, None)
-        return await console.fragment("messages_live.html", name=topic, sent=sent, **shown)
+        dc = console.config.dc
+        shown = await gate.act(request, newest, topic, dc, None)
+        return await console.fragment(
+            "messages_live.html", name=topic, datacenter=dc, sent=sent, **shown
+        )
 
     async def form_page(
         request: AnyRequest,
@@ -156,6 +160,7 @@ def _shown(message: dict[str, Any], characters_max: int | None = None) -> dict[s
         text = message.get("bodyBase64")
     return message | {
         "time": iso_ms(message["timestamp"]),
+        "line": (message.get("body") or "")[:_LINE_CHARACTERS],
         "text": text if text is None else text[:characters_max],
         "characters": len(text or ""),
         "key": message.get("key", message.get("keyBase64")),

@@ -36,7 +36,7 @@ def schema_pages(console: Console) -> list[HTTPRouteHandler]:
             lines = await parts.pool.ask(topic, _DIFF_CPU_S, difference, *asked)
         return shown | {
             "versions": [versions[each] for each in sorted(versions, reverse=True)],
-            "version": version,
+            "number": version,
             "against": against if against in texts else 0,
             "text": texts.get(version, ""),
             "given": texts.get(newest, ""),

@@ -29,6 +29,7 @@ def topic_pages(console: Console) -> list[HTTPRouteHandler]:
         rows, count = await parts.overview.some_rows(wanted, "state", ROWS)
         return {
             "name": topic,
+            "dc": console.config.dc,
             "rates": parts.statuses.topic_summary(topic),
             "metrics": await parts.statuses.topic_metrics(topic),
             "subscriptions": rows,

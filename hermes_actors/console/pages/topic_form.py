@@ -1,6 +1,6 @@
 """The forms that create and edit a topic."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 from urllib.parse import quote
 
@@ -10,6 +10,7 @@ from litestar.handlers import HTTPRouteHandler
 from litestar.params import FromPath, FromQuery
 
 from hermes_actors.console.console import Console, form_of, problem_of
+from hermes_actors.console.formats import flat
 from hermes_actors.errors import ErrorCode, Refused
 from hermes_actors.management.access.roles import Caller
 from hermes_actors.management.bodies.decoding import decode_topic, json_object
@@ -65,7 +66,7 @@ def topic_form_pages(console: Console) -> list[HTTPRouteHandler]:
         }
         fallback = management.default_fallback_to_remote_datacenter
         topic = decode_topic(first, default_fallback=fallback)
-        return await form_page(request, dict(_flat(msgspec.to_builtins(topic))))
+        return await form_page(request, _given(msgspec.to_builtins(topic)))
 
     @post("/topics/new")
     async def create(request: AnyRequest) -> Answer:
@@ -81,7 +82,7 @@ def topic_form_pages(console: Console) -> list[HTTPRouteHandler]:
 
     @get("/topics/{topic:str}/edit")
     async def edit(request: AnyRequest, topic: FromPath[str]) -> Answer:
-        found = dict(_flat(await console.gate.read(topics.get, topic)))
+        found = _given(await console.gate.read(topics.get, topic))
         return await form_page(request, found | {_SEEN: found["modifiedAt"]}, name=topic)
 
     @post("/topics/{topic:str}/edit")
@@ -89,7 +90,7 @@ def topic_form_pages(console: Console) -> list[HTTPRouteHandler]:
         given = await form_of(request)
 
         async def changed(caller: Caller) -> None:
-            found = dict(_flat(await topics.get(topic)))
+            found = _given(await topics.get(topic))
             seen, given[_SEEN] = given.get(_SEEN), found["modifiedAt"]
             if seen != given[_SEEN]:
                 raise Refused(
@@ -108,19 +109,10 @@ def topic_form_pages(console: Console) -> list[HTTPRouteHandler]:
     return [new, create, edit, change]
 
 
-def _flat(value: Mapping[str, Any], path: str = "") -> Iterator[tuple[str, str]]:
-    """Yield the fields of a topic's JSON object as the form's fields, with texts as values."""
-    for name, each in value.items():
-        if isinstance(each, bool):
-            yield path + name, str(each).lower()
-        elif isinstance(each, list):
-            yield path + name, "\n".join(map(str, each))
-        elif name == "labels":
-            yield path + name, "\n".join(f"{label}={text}" for label, text in each.items())
-        elif isinstance(each, dict):
-            yield from _flat(each, f"{path}{name}.")
-        elif each is not None:
-            yield path + name, str(each)
+def _given(topic: Mapping[str, Any]) -> dict[str, str]:
+    """The form's fields for a topic's JSON object."""
+    labels = topic.get("labels", {}).items()
+    return flat(topic) | {"labels": "\n".join(f"{label}={text}" for label, text in labels)}
 
 
 def _changed(given: Mapping[str, str], found: Mapping[str, str]) -> dict[str, Any]:

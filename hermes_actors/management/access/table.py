@@ -122,7 +122,8 @@ anyone  reads   GET      /console/topics/{topic}/export /console/topics/{topic}/
 owner   reads   GET      /console/topics/{topic}/messages /console/topics/{topic}/messages/live
 owner   reads   GET      /console/topics/{topic}/edit /console/topics/{topic}/publish
 owner   reads   GET      /console/topics/{topic}/remove
-account reads   GET      /console/topics/new
+account reads   GET      /audit /events
+account reads   GET      /console/topics/new /console/audit /console/topics/{topic}/changes
 account changes POST     /console/topics/new
 owner   changes POST     /console/topics/{topic}/edit /console/topics/{topic}/publish
 owner   changes POST     /console/topics/{topic}/remove /console/topics/{topic}/schema
