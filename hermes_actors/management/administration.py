@@ -8,6 +8,7 @@ from hermes_actors.coordination.room import OwnershipLimits
 from hermes_actors.coordination.view import Coordination
 from hermes_actors.fallback.spool.spool import Spool
 from hermes_actors.log.base import Log
+from hermes_actors.log.memory import MemoryLog
 from hermes_actors.management.access.mode import AccessMode
 from hermes_actors.management.access.roles import (
     OpenToAll,
@@ -23,11 +24,17 @@ from hermes_actors.management.catalog.owners import Owners
 from hermes_actors.management.catalog.readiness import DatacenterReadiness
 from hermes_actors.management.catalog.registry import SchemaRegistry
 from hermes_actors.management.catalog.signing import SigningSecrets
-from hermes_actors.management.catalog.subjects import ExternalSubjects, Subjects
+from hermes_actors.management.catalog.subjects import (
+    ExternalSubjects,
+    RehearsedSubjects,
+    Subjects,
+)
 from hermes_actors.management.catalog.subscriptions import Subscriptions
 from hermes_actors.management.catalog.topic_schemas import TopicSchemas
 from hermes_actors.management.catalog.topics import Topics
 from hermes_actors.management.changes import Changes
+from hermes_actors.management.configuration.apply import Apply, Resources
+from hermes_actors.management.configuration.backup import Backups
 from hermes_actors.management.dead_letters.letters import DeadLetters, Letters
 from hermes_actors.management.dead_letters.redrives import Redrives
 from hermes_actors.management.dead_letters.undelivered import UndeliveredMessages
@@ -137,6 +144,35 @@ class Administration:
         consuming = ConsumingNodes(
             (metadata.dc, *view.datacenters), view.status, clock, self.balancing.members
         )
+
+        def rehearse() -> Resources:
+            """Parts that change a copy of the metadata, and create no log topics."""
+            tried, scratch = metadata.rehearsal(), MemoryLog(metadata.dc, clock)
+            trying = Changes(tried, config.management.change_timeout_ms / 1_000)
+            source = kept if registry else CatalogSchemas(tried.catalog)
+            asked = (tried, trying, pool, config.management, source)
+            subjects = RehearsedSubjects(*asked) if registry else Subjects(*asked)
+            return Resources(
+                tried,
+                Groups(tried, trying, config.management),
+                OAuthProviders(tried, trying, guard),
+                subjects,
+                Topics(tried, scratch, trying, subjects, config, clock),
+                Subscriptions(tried, scratch, trying, config.management, clock, guard, pool),
+                WorkloadConstraints(tried, trying),
+            )
+
+        real = Resources(
+            metadata,
+            self.groups,
+            self.oauth_providers,
+            self.subjects,
+            self.topics,
+            self.subscriptions,
+            self.workload_constraints,
+        )
+        self.apply = Apply(real, rehearse)
+        self.backups = Backups(metadata, changes)
         self.drains = Drains(metadata, changes, clock, consuming)
         self.readiness = DatacenterReadiness(metadata, changes, view.datacenters)
         clusters = dict(each.split("=", 1) for each in config.management.cluster_names)

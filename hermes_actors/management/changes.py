@@ -4,8 +4,12 @@ that reject it if the catalog has changed meanwhile.
 A rejected change is decided again on the new state, so the caller gets the correct error.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import TypeVar
+
+from msgspec import Struct
 
 from hermes_actors.errors import Unavailable
 from hermes_actors.metadata.commands import (
@@ -22,6 +26,28 @@ from hermes_actors.metadata.registry import Metadata
 ATTEMPTS_MAX = 10
 
 T = TypeVar("T")
+
+
+class Made(Struct, frozen=True):
+    """An accepted change: the key's body before and after it; None if it was or is not alive."""
+
+    key: str
+    before: bytes | None
+    after: bytes | None
+
+
+_made: ContextVar[list[Made] | None] = ContextVar("made", default=None)
+
+
+@contextmanager
+def recorded() -> Iterator[list[Made]]:
+    """Collect all changes that this task makes inside the block."""
+    made: list[Made] = []
+    token = _made.set(made)
+    try:
+        yield made
+    finally:
+        _made.reset(token)
 
 
 class Changes:
@@ -43,7 +69,12 @@ class Changes:
         A trio coroutine. Raises Unavailable (which may mean that the outcome is unknown) and
         Refused (too large).
         """
-        return await self._metadata.change(change, timeout_s=self._timeout_s)
+        old = self._metadata.register(change.key)
+        outcome = await self._metadata.change(change, timeout_s=self._timeout_s)
+        made = _made.get()
+        if made is not None and isinstance(outcome, Accepted):
+            made.append(Made(change.key, None if old is None else old.body, change.body))
+        return outcome
 
     async def make(self, decide: Callable[[], Change | None]) -> None:
         """Make the change that `decide` returns (None: no change). It is called again each time the

@@ -209,6 +209,17 @@ class Catalog:
             (self.compatibility, levelled_by, decode_compatibility),
         )
 
+    def branch(self) -> "Catalog":
+        """A catalog with the same content, to be changed separately."""
+        branch = Catalog(self._namespace)
+        for name, content in vars(self).items():
+            if isinstance(content, dict):
+                # Into the dictionary that is there already, which `_by_name` refers to.
+                vars(branch)[name].update(
+                    {k: dict(v) if isinstance(v, dict) else v for k, v in content.items()}
+                )
+        return branch
+
     def is_ready(self, dc: str) -> bool:
         """False if an administrator has marked the datacentre as not ready."""
         return self._readiness.get(dc, True)

@@ -67,7 +67,7 @@ class PendingChanges:
     ) -> ChangeOutcome:
         """As `Metadata.change`; `folded` returns the state, or None before the first fold."""
         headers = (author_header(author),)
-        self._record(change, command_id, MetadataState(), headers)
+        record_of(change, command_id, MetadataState(), self._clock.now_ms(), headers)
         if command_id in self._pending:
             raise Unavailable(f"a change with the command id {command_id} is under way already")
         if len(self._pending) >= self._pending_max:
@@ -123,7 +123,7 @@ class PendingChanges:
                 if first is not None:
                     self.complete(command_id, first)
                     return
-                record = self._record(change, command_id, state, headers)
+                record = record_of(change, command_id, state, self._clock.now_ms(), headers)
                 if await self._append(record, pending):
                     await pending.is_done.wait()
                     return
@@ -140,21 +140,24 @@ class PendingChanges:
         pending.trouble = outcome.reason
         return False
 
-    def _record(
-        self, change: Change, command_id: str, state: MetadataState, headers: Headers
-    ) -> Record:
-        command = to_command(change, command_id, state.seen)
-        record = encode(command, self._clock.now_ms(), headers)
-        # Check now: waiting for a command that nobody can decode, or no log accepts, would be in
-        # vain.
-        try:
-            decode(record.value)
-        except UndecodableCommand as error:
-            raise Refused(f"{change.key[:100]}: not a valid change: {error}") from error
-        if record.size_bytes > RECORD_BYTES_MAX:
-            raise Refused(
-                f"{change.key[:100]}: takes {record.size_bytes} bytes in the metadata log; at most "
-                f"{RECORD_BYTES_MAX} are allowed, make it smaller",
-                ErrorCode.VALIDATION_ERROR,
-            )
-        return record
+
+def record_of(
+    change: Change, command_id: str, state: MetadataState, now_ms: int, headers: Headers = ()
+) -> Record:
+    """The record of a change that its writer decided on this state.
+
+    Raises Refused for a change that nobody can decode or no log accepts: to wait for it would be in
+    vain.
+    """
+    record = encode(to_command(change, command_id, state.seen), now_ms, headers)
+    try:
+        decode(record.value)
+    except UndecodableCommand as error:
+        raise Refused(f"{change.key[:100]}: not a valid change: {error}") from error
+    if record.size_bytes > RECORD_BYTES_MAX:
+        raise Refused(
+            f"{change.key[:100]}: takes {record.size_bytes} bytes in the metadata log; at most "
+            f"{RECORD_BYTES_MAX} are allowed, make it smaller",
+            ErrorCode.VALIDATION_ERROR,
+        )
+    return record

@@ -120,6 +120,14 @@ class MetadataState:
         self._alive_below: dict[str, int] = {}
         self._digest = 0
 
+    def branch(self) -> "MetadataState":
+        """A state with the same registers, to be folded separately."""
+        branch = MetadataState()
+        branch.position, branch.seen, branch.last_stamp = self.position, self.seen, self.last_stamp
+        branch.log_id, branch.dc, branch._digest = self.log_id, self.dc, self._digest
+        branch.registers, branch._alive_below = dict(self.registers), dict(self._alive_below)
+        return branch
+
     def fold(self, record: StoredRecord) -> Folded:
         """Apply the next record. Offsets may have gaps, because a log may have internal records."""
         assert record.offset >= self.position, "records are folded once, in order"

@@ -17,11 +17,12 @@ from hermes_actors.metadata.audit import (
 from hermes_actors.metadata.catalog import Catalog, CatalogChange
 from hermes_actors.metadata.commands import METADATA_TOPIC, Accepted, Change, ChangeOutcome
 from hermes_actors.metadata.keys import topic_key
-from hermes_actors.metadata.pending import PendingChanges
+from hermes_actors.metadata.pending import PendingChanges, record_of
 from hermes_actors.metadata.state import Folded, MetadataState, Register
 from hermes_actors.metadata.trail import Entry, Place, Trail
 from hermes_actors.metadata.watch import Watch
 from hermes_actors.model.names import TopicName
+from hermes_actors.model.record import StoredRecord
 from hermes_actors.runtime.clock import Clock, IdSource
 
 CHUNK = 50
@@ -238,6 +239,18 @@ class Metadata:
             log_change(author, change.key, None if before is None else before.body, change.body)
         return outcome
 
+    def rehearsal(self) -> "Metadata":
+        """A copy in which changes take effect at once, but are not written. It does not follow the
+        log.
+        """
+        copy = _Rehearsal(
+            self.log, clock=self.clock, ids=self.ids, rng=self.rng, namespace=self.namespace
+        )
+        copy.catalog, copy._state = self.catalog.branch(), self._state.branch()
+        copy._shown = dict(self._shown)
+        copy._is_installed, copy._problem = self._is_installed, self._problem
+        return copy
+
     def watch(self) -> Watch:
         """Watch the whole state as changes, then each difference. Close it, or use `with`."""
         watch = Watch(self.catalog, self._watches.remove)
@@ -343,6 +356,20 @@ class Metadata:
 async def _yield_each_chunk(count: int) -> None:
     if count % CHUNK == CHUNK - 1:
         await trio.lowlevel.checkpoint()
+
+
+class _Rehearsal(Metadata):
+    async def change(
+        self, change: Change, *, timeout_s: float = 10.0, command_id: str | None = None
+    ) -> ChangeOutcome:
+        now_ms, command_id = self.clock.now_ms(), command_id or self.ids.message_id()
+        record = record_of(change, command_id, self._state, now_ms)
+        place = self._state.position
+        folded = self._state.fold(StoredRecord(0, place, now_ms, record.key, record.value, ()))
+        self.show(folded)
+        await trio.lowlevel.checkpoint()
+        assert folded.outcome is not None, "the command is new, and was decodable"
+        return folded.outcome
 
 
 async def lacking_in(own: Metadata, registers: Sequence[Register]) -> list[Register]:

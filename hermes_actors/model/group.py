@@ -6,7 +6,7 @@ from hermes_actors.model.topic import Owner
 
 
 class Group(Struct, frozen=True, rename="camel", omit_defaults=True):
-    """A group. The two fields after the name are left out of JSON if they are not set.
+    """A group. The fields after the name are left out of JSON if they are not set.
 
     `owner` owns all topics of the group, in addition to the topics' owners. `subscribers` may
     subscribe to topics of the group that restrict subscribing.
@@ -15,3 +15,4 @@ class Group(Struct, frozen=True, rename="camel", omit_defaults=True):
     group_name: str
     owner: Owner | None = None
     subscribers: list[Owner] = field(default_factory=list)
+    labels: dict[str, str] = field(default_factory=dict)

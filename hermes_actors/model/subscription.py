@@ -7,8 +7,9 @@ from typing import Any
 
 from msgspec import Struct, field
 
+from hermes_actors.model.oauth import OAuthProvider
 from hermes_actors.model.redaction import HIDDEN, redacted, without_user_info
-from hermes_actors.model.topic import ContentType, Owner
+from hermes_actors.model.topic import ContentType, Owner, Topic
 
 
 class SubscriptionState(StrEnum):
@@ -178,7 +179,7 @@ class MetricsConfig(Struct, frozen=True, rename="camel"):
 class Subscription(Struct, frozen=True, rename="camel", kw_only=True):
     """A subscription. `created_at` and `modified_at` are epoch seconds, set by the broker.
 
-    The last four fields are not in Hermes. They are shown only if they differ from their defaults.
+    The last five fields are not in Hermes. They are shown only if they differ from their defaults.
     """
 
     topic_name: str
@@ -210,6 +211,7 @@ class Subscription(Struct, frozen=True, rename="camel", kw_only=True):
     signing: SigningPolicy | None = None
     cloud_events_enabled: bool = False
     tombstones: Tombstones = Tombstones.DELIVER
+    labels: dict[str, str] = field(default_factory=dict)
 
     def __repr__(self) -> str:
         return redacted(
@@ -230,6 +232,14 @@ BEYOND_HERMES: dict[type[Struct], tuple[str, ...]] = {
         "retry_on",
         "discard_on",
     ),
-    Subscription: ("dead_letters_enabled", "signing", "cloud_events_enabled", "tombstones"),
+    Subscription: (
+        "dead_letters_enabled",
+        "signing",
+        "cloud_events_enabled",
+        "tombstones",
+        "labels",
+    ),
+    Topic: ("labels",),
+    OAuthProvider: ("labels",),
 }
 """Fields that Hermes does not have; clients see them only if they are used."""

@@ -115,7 +115,10 @@ MESSAGE_BYTES_DEFAULT = 51_200
 
 
 class Topic(Struct, frozen=True, rename="camel", kw_only=True):
-    """A topic. `created_at` and `modified_at` are epoch seconds, set by the broker."""
+    """A topic. `created_at` and `modified_at` are epoch seconds, set by the broker.
+
+    `labels` are not in Hermes.
+    """
 
     name: str
     description: str
@@ -136,3 +139,4 @@ class Topic(Struct, frozen=True, rename="camel", kw_only=True):
     offline_storage: OfflineStorage = field(default_factory=OfflineStorage)
     created_at: float = 0.0
     modified_at: float = 0.0
+    labels: dict[str, str] = field(default_factory=dict)

@@ -39,7 +39,7 @@ OAUTH = {
 }
 LETTERS = f"{BILLING}/dead-letters"
 
-RECORDED_NOWHERE = {"POST /topics/{topic}/subscriptions/{name}/test"}
+RECORDED_NOWHERE = {"GET /metadata/backup"} | {"POST /topics/{topic}/subscriptions/{name}/test"}
 
 
 def steps(api):
@@ -147,6 +147,18 @@ def steps(api):
             {"isReady": False},
         ),
         ("POST /mode", "/mode?mode=readWrite", None),
+        (
+            "POST /metadata/restore",
+            "/metadata/restore",
+            {
+                "key": "group/a",
+                "incarnation": 0,
+                "stamp": 1,
+                "dc": "dc1",
+                "body": {"groupName": "a"},
+            },
+        ),
+        ("POST /apply", "/apply", {"groups": [{"groupName": "shop", "labels": {"team": "a"}}]}),
         ("DELETE /topics/{topic}/subscriptions/{name}", BILLING, None),
         ("DELETE /topics/{topic}", "/topics/shop.orders", None),
         ("DELETE /groups/{group}", "/groups/shop", None),

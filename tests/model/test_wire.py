@@ -33,7 +33,7 @@ SUBSCRIPTION = {
 
 
 def test_a_topic_is_shown_with_every_default() -> None:
-    assert msgspec.to_builtins(msgspec.convert(TOPIC, Topic)) == {
+    assert as_hermes_knows_it(msgspec.convert(TOPIC, Topic)) == {
         **TOPIC,
         "retentionTime": {"duration": 1, "retentionUnit": "DAYS"},
         "ack": "LEADER",
@@ -117,6 +117,7 @@ def test_what_is_beyond_hermes_is_used_by_nobody_who_does_not_ask_for_it() -> No
         "signing": None,
         "cloud_events_enabled": False,
         "tombstones": "deliver",
+        "labels": {},
         "ordered": False,
         "ttl_from": TtlFrom.READING,
         "attempts_max": None,

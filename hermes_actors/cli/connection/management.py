@@ -91,9 +91,10 @@ class ManagementClient:
         """Send a GET and return the body of its answer."""
         return self._call("GET", path, params=params)
 
-    def post(self, path: str, body: Any) -> bytes:
-        """POST JSON and return the body of the answer."""
-        return self._call("POST", path, json=body)
+    def post(self, path: str, body: Any, *, timeout_s: float | None = None) -> bytes:
+        """POST JSON, or bytes as they are, and return the body of the answer."""
+        sent = {"content": body} if isinstance(body, bytes) else {"json": body}
+        return self._call("POST", path, timeout_s, **sent)
 
     def put(self, path: str, body: Any, *, timeout_s: float | None = None) -> bytes:
         """PUT JSON and return the body of the answer."""

@@ -35,7 +35,8 @@ class Rule(NamedTuple):
     changes: bool
 
 
-# `…` stands for a subscription's path, `^` for /schema-registry.
+# `…` stands for a subscription's path, `^` for /schema-registry. A backup has the rule of changes,
+# because read-only accounts do not need secrets.
 _TABLE = """
 open    reads   GET      /livez /readyz /startupz /status/health /status/prometheus /openapi.json
 open    reads   GET      /roles /roles/topics/{topic} /roles…
@@ -84,6 +85,9 @@ admin   changes PUT      /oauth/providers/{provider}
 admin   changes DELETE   /oauth/providers/{provider}
 anyone  reads   GET      /owners/sources /owners/sources/{source} /owners/sources/{source}/{owner}
 
+account changes POST     /apply
+admin   changes GET      /metadata/backup
+admin   changes POST     /metadata/restore
 anyone  reads   GET      /workload-constraints /balancer /balancer/plan /balancer/explain
 admin   changes PUT      /workload-constraints/topic /workload-constraints/subscription
 admin   changes DELETE   /workload-constraints/topic/{topic}

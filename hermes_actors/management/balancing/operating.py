@@ -179,7 +179,7 @@ class WorkloadConstraints:
         name = SubscriptionName.parse(wanted.subscription_name)
         return await self._set(name, "Subscription", wanted.constraints)
 
-    async def remove(self, topic: str, subscription: str | None = None) -> None:
+    async def delete(self, topic: str, subscription: str | None = None) -> None:
         """Remove a constraint; a missing one is no error."""
         of_topic = TopicName.parse(topic)
         name = of_topic if subscription is None else SubscriptionName(of_topic, subscription)

@@ -8,6 +8,7 @@ from msgspec import Struct
 from hermes_actors.errors import Refused
 from hermes_actors.filters.work import COMPILE_CPU_S, problems
 from hermes_actors.management.bodies.decoding import fields_of, require_none
+from hermes_actors.model.labels import label_violations
 from hermes_actors.model.names import (
     NAME_RULE,
     TOPIC_CHARACTERS_MAX,
@@ -144,6 +145,7 @@ def topic_violations(topic: Topic) -> Iterator[str]:
             "acknowledges"
         )
     yield from within_ranges("Topic.retentionTime", topic.retention_time)
+    yield from label_violations("Topic.labels", topic.labels)
     chaos = topic.chaos
     if chaos.global_policy is not None:
         yield from _chaos("Topic.chaos.globalPolicy", chaos.global_policy)
@@ -182,6 +184,7 @@ def subscription_violations(
     if subscription.signing is not None:
         yield from signing_violations("Subscription.signing.secrets", subscription.signing.secrets)
     yield from within_ranges("Subscription", subscription)
+    yield from label_violations("Subscription.labels", subscription.labels)
     yield from _thresholds(subscription.metrics_config.message_processing.thresholds_milliseconds)
 
 

@@ -90,13 +90,20 @@ def required_text(body: Mapping[str, Any], field: str, kind: str) -> str:
     return value
 
 
+def without_label_list(body: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The body of a topic without the list of labels that Hermes had before 2.14."""
+    if not isinstance(body.get("labels"), list):
+        return body
+    return {key: value for key, value in body.items() if key != "labels"}
+
+
 def decode_topic(body: Mapping[str, Any], *, default_fallback: bool = False) -> Topic:
     """Decode a topic from its JSON object, without createdAt and modifiedAt, which the broker sets.
     Raises Refused.
 
     `default_fallback`: the default of fallbackToRemoteDatacenterEnabled.
     """
-    raw = _known_fields(Topic, body)
+    raw = _known_fields(Topic, without_label_list(body))
     raw.setdefault("fallbackToRemoteDatacenterEnabled", default_fallback)
     retention = raw.get("retentionTime")
     if isinstance(retention, dict):

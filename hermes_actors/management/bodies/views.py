@@ -23,6 +23,7 @@ from hermes_actors.schema.reading import ShownBody
 def topic_view(topic: Topic) -> dict[str, Any]:
     """The topic's JSON object."""
     view: dict[str, Any] = without_nulls(msgspec.to_builtins(topic))
+    drop_unused(topic, view)
     return view
 
 
@@ -38,8 +39,8 @@ def subscription_view(
     """
     shown = replace(masked(subscription, shows_headers=shows_headers), state=state)
     view: dict[str, Any] = without_nulls(msgspec.to_builtins(shown))
-    _drop_unused(shown, view)
-    _drop_unused(shown.subscription_policy, view["subscriptionPolicy"])
+    drop_unused(shown, view)
+    drop_unused(shown.subscription_policy, view["subscriptionPolicy"])
     # This map belongs to the client, so its nulls are kept.
     view["endpointAddressResolverMetadata"] = subscription.endpoint_address_resolver_metadata
     if isinstance(subscription.subscription_policy, SerialPolicy):
@@ -80,7 +81,7 @@ def as_text(name: str, value: bytes | None) -> dict[str, str | None]:
         return {f"{name}Base64": base64.b64encode(value).decode()}
 
 
-def _drop_unused(value: Struct, view: dict[str, Any]) -> None:
+def drop_unused(value: Struct, view: dict[str, Any]) -> None:
     """Remove fields that Hermes does not have and that hold their defaults."""
     fields = {each.name: each for each in fields_of(type(value))}
     for name in BEYOND_HERMES[type(value)]:

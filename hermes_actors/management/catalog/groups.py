@@ -8,7 +8,12 @@ import msgspec
 from hermes_actors.config import ManagementConfig
 from hermes_actors.errors import ErrorCode, Refused
 from hermes_actors.management.access.roles import Caller, require_owner
-from hermes_actors.management.bodies.decoding import decode_plain, merge, required_text
+from hermes_actors.management.bodies.decoding import (
+    decode_plain,
+    merge,
+    require_none,
+    required_text,
+)
 from hermes_actors.management.catalog.rules import require_known_source
 from hermes_actors.management.changes import Changes
 from hermes_actors.metadata.bodies import group_body
@@ -17,6 +22,7 @@ from hermes_actors.metadata.commands import Absent, Alive, Change, Childless, St
 from hermes_actors.metadata.keys import group_key, topics_below
 from hermes_actors.metadata.registry import Metadata
 from hermes_actors.model.group import Group
+from hermes_actors.model.labels import label_violations
 from hermes_actors.model.names import group_problem
 from hermes_actors.model.topic import Owner
 
@@ -70,7 +76,7 @@ class Groups:
         await self._changes.make(decide)
 
     async def update(self, caller: Caller, name: str, patch: Mapping[str, Any]) -> None:
-        """Change a group's owner and subscribers, but not its name.
+        """Change a group's owner, subscribers and labels, but not its name.
 
         For administrators and the group's owner. Raises Refused.
         """
@@ -126,9 +132,10 @@ def _owners(group: Group) -> tuple[Owner, ...]:
 
 
 def _require_manageable(group: Group, caller: Caller, sources: Sequence[str]) -> None:
-    """Raises Refused for owners of unknown sources, and for an owner that would lock the caller
-    out.
+    """Raises Refused for invalid labels, owners of unknown sources, and an owner that would lock
+    the caller out.
     """
+    require_none(label_violations("Group.labels", group.labels))
     for owner in (*_owners(group), *group.subscribers):
         require_known_source(owner, "Group", sources)
     if group.owner is not None and not caller.is_admin and not caller.owns(group.owner):

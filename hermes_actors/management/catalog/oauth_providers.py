@@ -13,12 +13,14 @@ from hermes_actors.errors import ErrorCode, Refused
 from hermes_actors.management.bodies.constraints import within_ranges
 from hermes_actors.management.bodies.decoding import decode_plain, merge
 from hermes_actors.management.bodies.endpoint import address_problem
+from hermes_actors.management.bodies.views import drop_unused
 from hermes_actors.management.changes import Changes
 from hermes_actors.metadata.bodies import oauth_body
 from hermes_actors.metadata.catalog import LiveOAuthProvider
 from hermes_actors.metadata.commands import Absent, Alive, Change, StampIs, delete, put
 from hermes_actors.metadata.keys import oauth_key
 from hermes_actors.metadata.registry import Metadata
+from hermes_actors.model.labels import label_violations
 from hermes_actors.model.names import NAME_RULE, is_name_part
 from hermes_actors.model.oauth import OAuthProvider
 from hermes_actors.model.redaction import MASK
@@ -43,6 +45,7 @@ class OAuthProviders:
         """One provider's JSON object, its secret masked. Raises Refused: 404."""
         shown = replace(self._live(name).provider, client_secret=MASK)
         view: dict[str, Any] = msgspec.to_builtins(shown)
+        drop_unused(shown, view)
         return view
 
     async def create(self, body: Mapping[str, Any]) -> None:
@@ -146,6 +149,7 @@ def _violations(provider: OAuthProvider, guard: AddressGuard) -> Iterator[str]:
             "stored; give the secret"
         )
     yield from within_ranges("OAuthProvider", provider)
+    yield from label_violations("OAuthProvider.labels", provider.labels)
 
 
 def _endpoint_problem(endpoint: str, guard: AddressGuard) -> str:

@@ -12,7 +12,12 @@ from hermes_actors.errors import ErrorCode, Refused, Unavailable
 from hermes_actors.log.base import Log
 from hermes_actors.management.access.roles import Caller, group_named, owners_of, require_owner
 from hermes_actors.management.bodies.constraints import require_valid_topic
-from hermes_actors.management.bodies.decoding import decode_topic, merge, required_text
+from hermes_actors.management.bodies.decoding import (
+    decode_topic,
+    merge,
+    required_text,
+    without_label_list,
+)
 from hermes_actors.management.bodies.views import topic_view
 from hermes_actors.management.catalog.rules import (
     require_content_type_kept,
@@ -177,7 +182,7 @@ class Topics:
 
         def plan() -> tuple[LiveTopic, Topic]:
             old = self.owned(caller, name, "change topic")
-            merged = self._decoded(merge(msgspec.to_builtins(old.topic), patch))
+            merged = self._decoded(merge(msgspec.to_builtins(old.topic), without_label_list(patch)))
             new = replace(
                 merged, created_at=old.topic.created_at, modified_at=old.topic.modified_at
             )

@@ -15,6 +15,7 @@ from msgspec import UNSET, Struct
 
 from hermes_actors import __version__
 from hermes_actors.management.access.table import Access, rule_of
+from hermes_actors.management.configuration.items import KINDS
 from hermes_actors.management.http.answers import JSON
 from hermes_actors.model.group import Group
 from hermes_actors.model.oauth import OAuthProvider
@@ -53,6 +54,13 @@ SubscriptionPatch = _partly("SubscriptionPatch", WholeSubscription)
 TopicPatch = _partly("TopicPatch", WholeTopic)
 GroupPatch = _partly("GroupPatch", Group)
 OAuthProviderPatch = _partly("OAuthProviderPatch", OAuthProvider)
+_LISTS = [
+    (kind, list[_partly(f"{of.__name__}Item", of)], UNSET)  # type: ignore[misc]
+    for kind, of in (KINDS | {"subscriptions": WholeSubscription}).items()
+]
+Configuration = msgspec.defstruct(
+    "Configuration", [*_LISTS, ("delete", msgspec.defstruct("Deletions", _LISTS), UNSET)]
+)
 
 REGISTRY = "/schema-registry"
 REGISTRY_JSON = "application/vnd.schemaregistry.v1+json"

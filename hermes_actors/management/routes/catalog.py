@@ -11,6 +11,7 @@ from hermes_actors.errors import ErrorCode, Refused
 from hermes_actors.management.administration import Administration
 from hermes_actors.management.http.answers import Answer, empty_answer
 from hermes_actors.management.http.openapi import (
+    Configuration,
     GroupPatch,
     OAuthProviderPatch,
     TopicPatch,
@@ -28,7 +29,7 @@ _TOPIC = "/topics/{topic:str}"
 
 
 def catalog_routes(add: Add, parts: Administration) -> list[HTTPRouteHandler]:
-    """/groups, /oauth/providers, /owners and /roles."""
+    """/groups, /oauth/providers, /owners, /apply and /roles."""
     groups, providers, owners = parts.groups, parts.oauth_providers, parts.owners
     roles = partial(add, call=owners.roles, has_query=False)
     return [
@@ -45,6 +46,7 @@ def catalog_routes(add: Add, parts: Administration) -> list[HTTPRouteHandler]:
         add(f"GET {_OWNERS}", owners.sources),
         add(f"GET {_OWNERS}/{{source:str}}", owners.found),
         add(f"GET {_OWNERS}/{{source:str}}/{{owner:str}}", owners.one),
+        add("POST /apply", parts.apply.run, takes=Configuration),
         roles("GET /roles"),
         roles("GET /roles/topics/{topic:str}"),
         roles(f"GET /roles{SUBSCRIPTION}"),

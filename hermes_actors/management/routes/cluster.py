@@ -1,11 +1,13 @@
 """The routes for operators: ownership, drains, workload constraints, readiness, and the mode."""
 
-from collections.abc import Awaitable
+from collections.abc import AsyncIterator, Awaitable
 from functools import partial
 from types import NoneType
+from typing import Any
 
 from litestar import Response
 from litestar.handlers import HTTPRouteHandler
+from litestar.response import Stream
 
 from hermes_actors.management.administration import Administration
 from hermes_actors.management.balancing.operating import (
@@ -13,21 +15,26 @@ from hermes_actors.management.balancing.operating import (
     SubscriptionConstraints,
     TopicConstraints,
 )
+from hermes_actors.management.configuration.backup import as_lines
 from hermes_actors.management.http.answers import Answer, empty_answer, json_answer
 from hermes_actors.management.routes.route import Add
+from hermes_actors.metadata.state import Register
 
 _CONSTRAINTS = "/workload-constraints"
 _READINESS = "/readiness/datacenters"
 _TEXT = "text/plain"
+_NDJSON = "application/x-ndjson"
+_LINES_AT_ONCE = 100
 _DRAIN = "/balancer/drains/{dc:str}/{node:str}"
 
 
 def operating_routes(add: Add, parts: Administration) -> list[HTTPRouteHandler]:
-    """/balancer, /workload-constraints, /readiness and /mode."""
+    """/balancer, /workload-constraints, /readiness, /metadata and /mode."""
     constraints, balancing, drains = parts.workload_constraints, parts.balancing, parts.drains
-    readiness, mode = parts.readiness, parts.mode
+    readiness, mode, backups = parts.readiness, parts.mode, parts.backups
     put = partial(add, answering=_new_or_not, gives=NoneType, or_status=201)
-    remove = partial(add, call=constraints.remove, has_query=False)
+    backup = partial(add, call=backups.registers, gives=str)
+    remove = partial(add, call=constraints.delete, has_query=False)
     of_topic, of_subscription = _CONSTRAINTS + "/topic", _CONSTRAINTS + "/subscription"
     for_topic, for_subscription = constraints.set_for_topic, constraints.set_for_subscription
     return [
@@ -43,6 +50,8 @@ def operating_routes(add: Add, parts: Administration) -> list[HTTPRouteHandler]:
         add(f"DELETE {_DRAIN}", drains.undo, answering=_was_drained, gives=dict[str, bool]),
         add(f"GET {_READINESS}", readiness.all),
         add(f"POST {_READINESS}/{{dc:str}}", readiness.set, status=202, takes=dict[str, bool]),
+        backup("GET /metadata/backup", answering=_lines, media_type=_NDJSON),
+        add("POST /metadata/restore", backups.restore, gives=dict[str, int], takes=str),
         add("GET /mode", mode.get, needs_metadata=False, answering=_plain_text, media_type=_TEXT),
         add("POST /mode", mode.set),
     ]
@@ -54,6 +63,16 @@ async def _new_or_not(asked: Awaitable[bool]) -> Answer:
 
 async def _was_drained(asked: Awaitable[bool]) -> Answer:
     return json_answer({"wasDrained": await asked})
+
+
+async def _lines(asked: Awaitable[list[Register]]) -> Any:
+    registers = await asked
+
+    async def lines() -> AsyncIterator[bytes]:
+        for at in range(0, len(registers), _LINES_AT_ONCE):
+            yield as_lines(registers[at : at + _LINES_AT_ONCE])
+
+    return Stream(lines(), media_type=_NDJSON)
 
 
 async def _plain_text(asked: Awaitable[str]) -> Answer:

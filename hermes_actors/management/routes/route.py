@@ -44,6 +44,7 @@ _BODIES: dict[str, Callable[[bytes], Any]] = {
     "patch": json_object,
     "state": json_value,
     "schema": _text,
+    "lines": bytes,
 }
 """The names of parameters for the request's body, and how it is decoded."""
 

@@ -1,0 +1,1 @@
+"""`hermes apply`, `hermes export`, `hermes metadata`: the configuration as files."""

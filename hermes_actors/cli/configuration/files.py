@@ -1,0 +1,155 @@
+"""Reads the files of a configuration, YAML or JSON, and resolves their references."""
+
+import json
+import os
+import re
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import yaml
+from msgspec import Struct
+
+from hermes_actors.cli.command_line.bodies import text_from_file
+from hermes_actors.cli.command_line.failures import UsageWrong
+from hermes_actors.cli.output.render import counted, printable
+from hermes_actors.errors import Refused
+from hermes_actors.management.configuration.items import KINDS, Item, item_of, nearest, problems_of
+
+SUFFIXES = (".yaml", ".yml", ".json")
+# "$${env:…}" is the text "${env:…}".
+REFERENCE = re.compile(r"\$(\$?)\{(env|file):([^}]*)\}")
+
+
+class Found(Struct, frozen=True):
+    """An item, and its file and line."""
+
+    item: Item
+    place: str
+
+
+class _Loader(yaml.CSafeLoader):
+    # A time stays a text, as in JSON.
+    yaml_implicit_resolvers = {  # noqa: RUF012 -- declared so in the library
+        first: [each for each in known if each[0] != "tag:yaml.org,2002:timestamp"]
+        for first, known in yaml.CSafeLoader.yaml_implicit_resolvers.items()
+    }
+
+
+def read(names: list[str]) -> list[Found]:
+    """Read all items of these files and folders. Raises UsageWrong after printing each error."""
+    errors: list[str] = []
+    found: dict[str, Found] = {}
+    for path in _files(names):
+        folder = Path() if path == "-" else Path(path).parent
+        for kind, body, place in _bodies(path, errors):
+            try:
+                each = Found(item_of(kind, _resolved(body, folder), place), place)
+            except (Refused, ValueError) as error:
+                name = body.get("name", kind) if isinstance(body, dict) else kind
+                text = error.message if isinstance(error, Refused) else f"{place} {name}: {error}"
+                errors.append(text)
+                continue
+            name = each.item.resource
+            errors += [f"{place} {name}: {problem}" for problem in problems_of(each.item)]
+            if (first := found.setdefault(name, each)) is not each:
+                errors.append(f"{place} {name}: is in {first.place} already")
+    for text in errors:
+        print(f"hermes: {printable(text)}", file=sys.stderr)
+    if errors:
+        raise UsageWrong(f"nothing was done: {counted(len(errors), 'error')} in the files")
+    return [*found.values()]
+
+
+def _files(names: list[str]) -> Iterator[str]:
+    for name in names:
+        if not Path(name).is_dir():
+            yield name
+            continue
+        inside = [p for p in sorted(Path(name).rglob("*")) if p.suffix in SUFFIXES]
+        if not inside:
+            raise UsageWrong(f"-f {name}: there is no file *{', *'.join(SUFFIXES)} in it")
+        yield from map(str, inside)
+
+
+def _bodies(path: str, errors: list[str]) -> Iterator[tuple[str, Any, str]]:
+    """Yield each item's list, value and place."""
+    for document, line_of in _documents(path, text_from_file("-f", path)):
+        if document is None:
+            continue
+        for kind, listed in document.items() if isinstance(document, dict) else [("", None)]:
+            if kind not in KINDS:
+                what = f"{kind} is unknown" if kind else "expected an object with lists of items"
+                errors.append(f"{path}: {what}{nearest(kind, KINDS)}")
+            elif not isinstance(listed, list | None):
+                errors.append(f"{path}: {kind} must be a list")
+            else:
+                yield from ((kind, e, line_of(kind, at)) for at, e in enumerate(listed or ()))
+
+
+def _documents(path: str, text: str) -> Iterator[tuple[Any, Callable[[str, int], str]]]:
+    """Yield each document, and a function that returns the place of an item of a list."""
+    try:
+        if path.endswith(".json"):
+            yield json.loads(text), lambda kind, at: f"{path} {kind}[{at}]"
+            return
+        loader = _Loader(text)
+        while loader.check_node():
+            node: Any = loader.get_node()
+            _require_no_twins(node)
+            lists = {k.value: v.value for k, v in node.value} if node.id == "mapping" else {}
+
+            def line_of(kind: str, at: int, lists: dict[str, Any] = lists) -> str:
+                return f"{path}:{lists[kind][at].start_mark.line + 1}"
+
+            yield loader.construct_document(node), line_of
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        raise UsageWrong(f"-f {path}: cannot be read: {error}") from error
+
+
+def _require_no_twins(node: Any) -> None:
+    """Raises ValueError for a key that is there twice, of which the parser would drop one."""
+    if node.id == "scalar":
+        return
+    keys = [key.value for key, _ in node.value] if node.id == "mapping" else []
+    for at, key in enumerate(keys):
+        if isinstance(key, str) and key in keys[:at]:
+            line = node.value[at][0].start_mark.line + 1
+            raise ValueError(f"line {line}: {key} is there twice")
+    for each in node.value:
+        _require_no_twins(each[1] if node.id == "mapping" else each)
+
+
+def _resolved(value: Any, folder: Path, path: str = "") -> Any:
+    """The value with its references resolved. Raises ValueError, which names the field."""
+    if isinstance(value, dict):
+        found = {str(k): _resolved(v, folder, f"{path}.{k}".lstrip(".")) for k, v in value.items()}
+        if not path and "schemaFile" in found:
+            if "schema" in found:
+                raise ValueError("give schema or schemaFile")
+            found["schema"] = _content(folder / str(found.pop("schemaFile")), "schemaFile")
+        return found
+    if isinstance(value, list):
+        return [_resolved(each, folder, f"{path}[{at}]") for at, each in enumerate(value)]
+    if not isinstance(value, str):
+        return value
+
+    def referred(match: re.Match[str]) -> str:
+        escaped, source, name = match.groups()
+        if escaped:
+            return match[0][1:]
+        if source == "file":
+            return _content(folder / name, path).rstrip("\r\n")
+        if name not in os.environ:
+            raise ValueError(f"{path}: {match[0]}: the environment has no variable {name}")
+        return os.environ[name]
+
+    return REFERENCE.sub(referred, value)
+
+
+def _content(file: Path, field: str) -> str:
+    try:
+        return file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ValueError(f"{field}: {file} cannot be read: {error}") from error

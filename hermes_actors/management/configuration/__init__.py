@@ -1,0 +1,1 @@
+"""Configuration as code: many groups, topics and subscriptions applied, or compared, at once."""

@@ -1,0 +1,132 @@
+"""A backup of all metadata, and its restoring. Each register keeps its incarnation and stamp, so
+that topics keep their log topics and schemas their ids.
+"""
+
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from hermes_actors.errors import ErrorCode, Refused, Unavailable
+from hermes_actors.log.base import Stored
+from hermes_actors.management.access.roles import Caller, sees_secrets
+from hermes_actors.management.changes import Changes
+from hermes_actors.metadata.audit import BROKER, Author, author_header, log_change, present_author
+from hermes_actors.metadata.commands import Copy, Stamp, Text, encode, put
+from hermes_actors.metadata.keys import ACTIVATION, SEEK, key, parse_key
+from hermes_actors.metadata.redrives import EXPIRY, REDRIVE
+from hermes_actors.metadata.registry import Metadata
+from hermes_actors.metadata.state import Register
+from hermes_actors.metadata.view import lacking_in
+from hermes_actors.metadata.workload import DRAIN
+from hermes_actors.model.topic import Ack
+
+RESTORED = "restored"
+
+_RUNTIME = frozenset((ACTIVATION, SEEK, REDRIVE, EXPIRY, DRAIN, "mode", RESTORED))
+"""Kinds of registers that say what the lost cluster was doing."""
+
+_ORIGIN = "[backup]"
+_APPENDED_AT_ONCE = 100
+
+
+class Saved(Struct, frozen=True, forbid_unknown_fields=True):
+    """One line of a backup: a register. `body` is JSON, byte for byte."""
+
+    key: Text
+    incarnation: Stamp
+    stamp: Stamp
+    dc: Text
+    body: msgspec.Raw
+
+    def __post_init__(self) -> None:
+        if self.incarnation > self.stamp:
+            raise ValueError("its incarnation is above its stamp")
+
+
+class Backups:
+    """Backups of one datacentre's metadata. All methods are trio coroutines."""
+
+    def __init__(self, metadata: Metadata, changes: Changes) -> None:
+        self._metadata = metadata
+        self._changes = changes
+
+    async def registers(self, caller: Caller) -> list[Register]:
+        """All metadata, a register in each line, secrets included. Raises Refused."""
+        if not sees_secrets(caller):
+            raise Refused(
+                "A backup holds secrets, so it needs an administrator's account; the operator "
+                "enables accounts with management.authentication.enabled",
+                ErrorCode.PERMISSION_DENIED,
+            )
+        return [
+            each
+            for each in self._metadata.state.registers.values()
+            if each.is_alive and each.key.partition("/")[0] not in _RUNTIME
+        ]
+
+    async def restore(self, lines: bytes) -> dict[str, Any]:
+        """Write the registers of these lines of a backup that are missing here, or older. Answers
+        how many were `restored`, and how many are `kept` because they are the same here, or newer.
+
+        The other datacentres follow within a minute. Raises Refused and Unavailable: then some may
+        have been restored, and the same request continues.
+        """
+        self._changes.require_current()
+        given = [_decoded(each) for each in lines.split(b"\n") if each.strip()]
+        missing = await lacking_in(self._metadata, given)
+        for at in range(0, len(missing), _APPENDED_AT_ONCE):
+            await self._append(missing[at : at + _APPENDED_AT_ONCE])
+        counts = {"restored": len(missing), "kept": len(given) - len(missing)}
+        # All records before this one have been folded when it is.
+        marker = key(RESTORED, self._metadata.dc)
+        await self._changes.attempt(put(marker, msgspec.json.encode(counts)))
+        return counts
+
+    async def _append(self, registers: list[Register]) -> None:
+        metadata, author = self._metadata, present_author() or Author(BROKER)
+        headers = (author_header(author),)
+        records = [
+            encode(
+                Copy(
+                    metadata.ids.message_id(),
+                    each.key,
+                    each.body,
+                    each.incarnation,
+                    each.stamp,
+                    each.dc,
+                    _ORIGIN,
+                    _ORIGIN,
+                    -1,
+                ),
+                metadata.clock.now_ms(),
+                headers,
+            )
+            for each in registers
+        ]
+        outcomes = await metadata.log.append(metadata.topic, 0, records, Ack.ALL)
+        for each, outcome in zip(registers, outcomes, strict=True):
+            if not isinstance(outcome, Stored):
+                raise Unavailable(f"Not all was restored: {outcome.reason}; restore again")
+            log_change(author, each.key, None, each.body)
+
+
+def as_lines(registers: list[Register]) -> bytes:
+    """The registers as lines of a backup."""
+    return b"".join(
+        msgspec.json.encode(
+            Saved(each.key, each.incarnation, each.stamp, each.dc, msgspec.Raw(each.body or b""))
+        )
+        + b"\n"
+        for each in registers
+    )
+
+
+def _decoded(line: bytes) -> Register:
+    try:
+        saved = msgspec.json.decode(line, type=Saved)
+        if parse_key(saved.key).kind in _RUNTIME:
+            raise ValueError(f"{saved.key} is not restored")
+    except (msgspec.DecodeError, ValueError) as error:
+        raise Refused(f"A line is not one of a backup: {error}", ErrorCode.FORMAT_ERROR) from error
+    return Register(saved.key, saved.incarnation, saved.stamp, saved.dc, bytes(saved.body))
