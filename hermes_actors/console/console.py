@@ -28,6 +28,8 @@ SIGN_IN = "/console/sign-in"
 NAVIGATION = (
     ("Overview", HOME, ()),
     ("Topics", "/console/topics", ("/console/subscriptions", "/console/groups")),
+    ("Apply", "/console/apply", ()),
+    ("Changes", "/console/audit", ()),
 )
 """The pages in the bar of all pages, each with the beginnings of further addresses of it."""
 

@@ -4,6 +4,7 @@ from litestar import Router, get
 from litestar.exceptions import HTTPException, NotFoundException
 
 from hermes_actors.console.console import Console
+from hermes_actors.console.pages.apply import apply_pages
 from hermes_actors.console.pages.audit import audit_pages
 from hermes_actors.console.pages.catalog import catalog_pages
 from hermes_actors.console.pages.group import group_pages
@@ -42,6 +43,7 @@ def console_routes(console: Console) -> Router:
             *message_pages(console),
             *schema_pages(console),
             *audit_pages(console),
+            *apply_pages(console),
             nothing,
         ],
         include_in_schema=False,

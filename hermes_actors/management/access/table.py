@@ -127,8 +127,9 @@ owner   reads   GET      /console/topics/{topic}/messages /console/topics/{topic
 owner   reads   GET      /console/topics/{topic}/edit /console/topics/{topic}/publish
 owner   reads   GET      /console/topics/{topic}/remove
 account reads   GET      /audit /events
-account reads   GET      /console/topics/new /console/audit /console/topics/{topic}/changes
-account changes POST     /console/topics/new
+account reads   GET      /console/apply /console/topics/new
+account reads   GET      /console/audit /console/topics/{topic}/changes
+account changes POST     /console/topics/new /console/apply
 owner   changes POST     /console/topics/{topic}/edit /console/topics/{topic}/publish
 owner   changes POST     /console/topics/{topic}/remove /console/topics/{topic}/schema
 account changes POST     /console/groups/new /console/groups/{group}/remove
@@ -144,7 +145,7 @@ def _rows() -> Iterator[tuple[tuple[str, str], Rule]]:
             path = path.replace(
                 "~",
                 "/topics/{topic}/preview/cluster/{cluster}/partition/{partition}/offset/{offset}",
-            )  # noqa
+            )
             full = path.replace("…", "/topics/{topic}/subscriptions/{name}")
             for verb in verbs.split(","):
                 yield (verb, full.replace("^", "/schema-registry")), rule

@@ -13,8 +13,7 @@ from hermes_actors.management.access.roles import Caller, sees_secrets
 from hermes_actors.management.changes import Changes
 from hermes_actors.metadata.audit import BROKER, Author, author_header, log_change, present_author
 from hermes_actors.metadata.commands import Copy, Stamp, Text, encode, put
-from hermes_actors.metadata.keys import ACTIVATION, SEEK, key, parse_key
-from hermes_actors.metadata.redrives import EXPIRY, REDRIVE
+from hermes_actors.metadata.keys import ACTIVATION, EXPIRY, REDRIVE, SEEK, key, parse_key
 from hermes_actors.metadata.registry import Metadata
 from hermes_actors.metadata.state import Register
 from hermes_actors.metadata.view import lacking_in
