@@ -25,6 +25,7 @@ from hermes_actors.management.http.answers import (
 from hermes_actors.management.http.gate import Gate
 from hermes_actors.management.http.openapi import document
 from hermes_actors.management.http.origins import ANY, Hosts, Origins
+from hermes_actors.management.http.reference import reference_route
 from hermes_actors.management.routes.audit import audit_routes
 from hermes_actors.management.routes.catalog import catalog_routes, topic_routes
 from hermes_actors.management.routes.cluster import operating_routes
@@ -99,7 +100,7 @@ def build_app(
     async def openapi() -> Answer:
         return Response(described, media_type=JSON)
 
-    app = _litestar([*routes, openapi, *pages(gate)], gate.check)
+    app = _litestar([*routes, openapi, reference_route(described), *pages(gate)], gate.check)
     for each in app.routes:
         for verb in each.methods - {HttpMethod.OPTIONS}:
             rule_of(verb, each.path)

@@ -29,9 +29,9 @@ def apply_pages(console: Console) -> list[HTTPRouteHandler]:
     async def page(
         request: AnyRequest, text: str, error: Refused | None = None, **shown: Any
     ) -> Answer:
-        shown = {"rows": [], "counts": {}, "is_dry": True} | shown
-        shown["problem"] = {"field": "text", "text": error.message} if error else {}
-        return await console.page(request, "apply.html", error=error, text=text, **shown)
+        problem = {"field": "text", "text": error.message} if error else {}
+        first: dict[str, Any] = {"rows": [], "counts": {}, "is_dry": True, "problem": problem}
+        return await console.page(request, "apply.html", error=error, text=text, **first | shown)
 
     @get("/apply")
     async def form(request: AnyRequest) -> Answer:

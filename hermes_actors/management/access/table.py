@@ -38,7 +38,8 @@ class Rule(NamedTuple):
 # `…` stands for a subscription's path, `^` for /schema-registry. A backup has the rule of changes,
 # because read-only accounts do not need secrets.
 _TABLE = """
-open    reads   GET      /livez /readyz /startupz /status/health /status/prometheus /openapi.json
+open    reads   GET      /livez /readyz /startupz /status/health /status/prometheus
+open    reads   GET      /openapi.json /docs
 open    reads   GET      /roles /roles/topics/{topic} /roles…
 
 anyone  reads   GET      /groups /groups/{group}
@@ -50,14 +51,12 @@ anyone  reads   GET      /topics /topics/{topic} /topics/owner/{source}/{owner}
 anyone  reads   GET      /topics/{topic}/clients /topics/{topic}/offline-clients-source
 anyone  reads   GET      /topics/{topic}/metrics
 account changes POST     /topics
-owner   changes PUT      /topics/{topic}
-owner   changes DELETE   /topics/{topic}
+owner   changes PUT,DELETE /topics/{topic}
 owner   reads   GET      /topics/{topic}/messages
 owner   reads   GET      /topics/{topic}/preview /topics/{topic}/preview/{index} ~
 anyone  reads   GET      /topics/{topic}/schema /topics/{topic}/schema/versions/{version}
 anyone  reads   GET      /topics/{topic}/schema/ids/{schema_id}
-owner   changes POST     /topics/{topic}/schema
-owner   changes DELETE   /topics/{topic}/schema
+owner   changes POST,DELETE /topics/{topic}/schema
 
 anyone  reads   GET      /topics/{topic}/subscriptions /subscriptions/owner/{source}/{owner}
 anyone  reads   GET      … …/state
@@ -81,8 +80,7 @@ account reads   POST     /filters/{topic}
 
 anyone  reads   GET      /oauth/providers /oauth/providers/{provider}
 admin   changes POST     /oauth/providers
-admin   changes PUT      /oauth/providers/{provider}
-admin   changes DELETE   /oauth/providers/{provider}
+admin   changes PUT,DELETE /oauth/providers/{provider}
 anyone  reads   GET      /owners/sources /owners/sources/{source} /owners/sources/{source}/{owner}
 
 account changes POST     /apply
@@ -92,8 +90,7 @@ anyone  reads   GET      /workload-constraints /balancer /balancer/plan /balance
 admin   changes PUT      /workload-constraints/topic /workload-constraints/subscription
 admin   changes DELETE   /workload-constraints/topic/{topic}
 admin   changes DELETE   /workload-constraints/subscription/{topic}/{name}
-admin   changes PUT      /balancer/drains/{dc}/{node}
-admin   changes DELETE   /balancer/drains/{dc}/{node}
+admin   changes PUT,DELETE /balancer/drains/{dc}/{node}
 admin   reads   GET      /readiness/datacenters
 admin   changes POST     /readiness/datacenters/{dc}
 anyone  reads   GET      /mode
@@ -111,8 +108,7 @@ account reads   POST     ^/compatibility/subjects/{subject}/versions/{version}
 owner   changes POST     ^/subjects/{subject}/versions
 owner   changes DELETE   ^/subjects/{subject} ^/subjects/{subject}/versions/{version}
 admin   changes PUT      ^/config
-owner   changes PUT      ^/config/{subject}
-owner   changes DELETE   ^/config/{subject}
+owner   changes PUT,DELETE ^/config/{subject}
 anyone  reads   POST,PUT,DELETE ^ ^/{rest}
 
 open    reads   GET      /console/static/{name} /console/sign-in /console/{path}

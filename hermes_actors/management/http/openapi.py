@@ -3,7 +3,11 @@ generators of clients.
 """
 
 import re
+import tomllib
 from collections.abc import Sequence
+from enum import StrEnum
+from http import HTTPStatus
+from importlib.resources import files
 from typing import Any
 
 import msgspec
@@ -14,6 +18,7 @@ from litestar.types.internal_types import PathParameterDefinition
 from msgspec import UNSET, Struct
 
 from hermes_actors import __version__
+from hermes_actors.errors import ErrorCode
 from hermes_actors.management.access.table import Access, rule_of
 from hermes_actors.management.configuration.items import KINDS
 from hermes_actors.management.http.answers import JSON
@@ -67,19 +72,18 @@ REGISTRY_JSON = "application/vnd.schemaregistry.v1+json"
 _SUBSCRIPTIONS = "/topics/{topic}/subscriptions"
 _WORD = re.compile("[A-Za-z0-9]+")
 _REFUSED = "Wrong, forbidden, absent, or (5XX) to be tried again: the message says which"
-_error = msgspec.defstruct("Error", [("message", str), ("code", str)])
+_Code = StrEnum("ErrorCode", {each.name: each.name for each in ErrorCode})  # type: ignore[misc]
+_error = msgspec.defstruct("Error", [("message", str), ("code", _Code)])
 # Confluent's errors have an error_code; errors of authentication and rights have a code.
 _registry_error = msgspec.defstruct(
-    "RegistryError", [("message", str), ("error_code", int, UNSET), ("code", str, UNSET)]
+    "RegistryError", [("message", str), ("error_code", int, UNSET), ("code", _Code, UNSET)]
 )
 
 
-_SCHEMES = {
-    "basic": {"type": "http", "scheme": "basic"},
-    "bearer": {"type": "http", "scheme": "bearer", "bearerFormat": "JWT"},
-    "certificate": {"type": "mutualTLS"},
-}
-_CREDENTIALS: list[dict[str, list[str]]] = [{name: []} for name in _SCHEMES]
+_TEXTS = tomllib.loads((files(__package__) / "examples.toml").read_text("utf-8"))
+_TAGS = {first: tag for tag, (_, parts) in _TEXTS["tags"].items() for first in parts.split()}
+_UNSAID = {each.description for each in HTTPStatus} | {"Additional response"}
+_CREDENTIALS: list[dict[str, list[str]]] = [{name: []} for name in _TEXTS["schemes"]]
 
 
 def document(routes: Sequence[HTTPRouteHandler]) -> bytes:
@@ -100,12 +104,17 @@ def _document(routes: Sequence[HTTPRouteHandler]) -> dict[str, Any]:
     app = Litestar(
         [each.opt.get(TYPED, each) for each in routes],
         openapi_config=OpenAPIConfig(
-            "hermes_actors management", __version__, operation_id_creator=_operation_id
+            "hermes_actors management",
+            __version__,
+            description=_TEXTS["description"],
+            operation_id_creator=_operation_id,
         ),
         logging_config=None,
     )
     described: dict[str, Any] = app.openapi_schema.to_schema()
-    _, errors = msgspec.json.schema_components((_error, _registry_error))
+    _, errors = msgspec.json.schema_components(
+        (_error, _registry_error), ref_template="#/components/schemas/{name}"
+    )
     described["components"]["schemas"] |= errors
     described["components"]["responses"] = {
         name: {
@@ -116,7 +125,13 @@ def _document(routes: Sequence[HTTPRouteHandler]) -> dict[str, Any]:
         }
         for name, kinds in {"Error": [JSON], "RegistryError": [JSON, REGISTRY_JSON]}.items()
     }
-    described["components"]["securitySchemes"] = _SCHEMES
+    described["components"]["securitySchemes"] = _TEXTS["schemes"]
+    described["tags"] = [
+        {"name": name, "description": text} for name, (text, _) in _TEXTS["tags"].items()
+    ]
+    for name, schema in described["components"]["schemas"].items():
+        if example := _TEXTS["bodies"].get(name):
+            schema["examples"] = [msgspec.json.decode(example)]
     # Sorted, because the framework's order of a handler's paths varies.
     described["paths"] = dict(sorted(described["paths"].items()))
     for path, item in described["paths"].items():
@@ -132,21 +147,36 @@ def _operation_id(_: Any, method: str, path: Sequence[str | PathParameterDefinit
 
 
 def _finish(verb: str, path: str, operation: dict[str, Any]) -> None:
-    """Add an operation's tag, its error responses, and who may call it."""
+    """Add an operation's tag, its errors and who may call it, and describe its parameters."""
     rule = rule_of(verb, path)
     operation["x-role"], operation["x-changes"] = rule
     # `{}` means that credentials are optional.
     operation["security"] = {Access.OPEN: [], Access.ANYONE: [{}, *_CREDENTIALS]}.get(
         rule.access, _CREDENTIALS
     )
-    group = "subscriptions" if path.startswith(_SUBSCRIPTIONS) else path.split("/")[1]
-    operation["tags"] = [group]
+    first = "subscriptions" if path.startswith(_SUBSCRIPTIONS) else path.split("/")[1]
+    operation["tags"] = [_TAGS.get(first, first)]
+    operation.pop("deprecated")
+    responses = operation["responses"]
+    # The framework describes its own format for this error, which is not used.
+    responses.pop("400", None)
+    for status, response in responses.items():
+        response.pop("headers", None)
+        if response["description"] in _UNSAID:
+            response["description"] = HTTPStatus(int(status)).phrase
     error = "RegistryError" if path.startswith(REGISTRY) else "Error"
     refused = {"$ref": f"#/components/responses/{error}"}
-    # The framework describes its own format for this error, which is not used.
-    operation["responses"].pop("400", None)
-    operation["responses"].update({"4XX": refused, "5XX": refused})
+    if rule.access is not Access.OPEN:
+        responses["401"] = refused
+    if rule.changes or rule.access in (Access.OWNER, Access.ADMIN):
+        responses["403"] = refused
+    responses |= {"4XX": refused, "5XX": refused}
     for each in operation.get("parameters", ()):
+        for unused in ("deprecated", "allowEmptyValue", "allowReserved"):
+            each.pop(unused, None)
         # A parameter in a query can be missing, but not null.
         kinds = each["schema"].pop("oneOf", [{}])
         each["schema"].update(kinds[0])
+        each["schema"].pop("description", None)
+        if each["name"] in (texts := _TEXTS["parameters"][each["in"]]):
+            each["example"], each["description"] = texts[each["name"]]

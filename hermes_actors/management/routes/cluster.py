@@ -8,6 +8,7 @@ from typing import Any
 from litestar import Response
 from litestar.handlers import HTTPRouteHandler
 from litestar.response import Stream
+from msgspec import Struct
 
 from hermes_actors.management.administration import Administration
 from hermes_actors.management.balancing.operating import (
@@ -19,6 +20,13 @@ from hermes_actors.management.configuration.backup import as_lines
 from hermes_actors.management.http.answers import Answer, empty_answer, json_answer
 from hermes_actors.management.routes.route import Add
 from hermes_actors.metadata.state import Register
+
+
+class Readiness(Struct, rename="camel"):
+    """The request to mark a datacentre."""
+
+    is_ready: bool
+
 
 _CONSTRAINTS = "/workload-constraints"
 _READINESS = "/readiness/datacenters"
@@ -49,7 +57,7 @@ def operating_routes(add: Add, parts: Administration) -> list[HTTPRouteHandler]:
         put(f"PUT {_DRAIN}", drains.set, takes=DrainRequest),
         add(f"DELETE {_DRAIN}", drains.undo, answering=_was_drained, gives=dict[str, bool]),
         add(f"GET {_READINESS}", readiness.all),
-        add(f"POST {_READINESS}/{{dc:str}}", readiness.set, status=202, takes=dict[str, bool]),
+        add(f"POST {_READINESS}/{{dc:str}}", readiness.set, status=202, takes=Readiness),
         backup("GET /metadata/backup", answering=_lines, media_type=_NDJSON),
         add("POST /metadata/restore", backups.restore, gives=dict[str, int], takes=str),
         add("GET /mode", mode.get, needs_metadata=False, answering=_plain_text, media_type=_TEXT),

@@ -1,9 +1,20 @@
 """The routes of queries and search."""
 
+from functools import partial
+from typing import Any
+
 from litestar.handlers import HTTPRouteHandler
+from msgspec import Struct
 
 from hermes_actors.management.administration import Administration
 from hermes_actors.management.routes.route import Add
+
+
+class Query(Struct):
+    """The request of a query: the conditions by field."""
+
+    query: dict[str, Any]
+
 
 _ASKING = ("POST", "PUT")
 """Hermes accepts both methods for queries."""
@@ -11,7 +22,7 @@ _ASKING = ("POST", "PUT")
 
 def query_routes(add: Add, parts: Administration) -> list[HTTPRouteHandler]:
     """/query, /search, and the queries below /topics."""
-    queries = parts.queries
+    queries, add = parts.queries, partial(add, takes=Query)
     calls = {
         "/query/groups": queries.groups,
         "/query/topics": queries.topics,

@@ -54,84 +54,55 @@ def registry_routes(add: Add, registry: SchemaRegistry) -> list[HTTPRouteHandler
     compared = partial(add, below=REGISTRY + "/compatibility/subjects/{subject:str}/versions")
 
     async def compatible(subject: str, body: JsonObject, verbose: bool = False) -> dict[str, Any]:
+        """Whether a schema could be a new version."""
         return await registry.compatibility(subject, "", body, verbose=verbose)
 
     async def level() -> dict[str, Any]:
+        """The compatibility level of subjects without one."""
         return await registry.level("")
 
     async def set_level(caller: Caller, body: JsonObject) -> dict[str, Any]:
+        """Set the level of subjects without one."""
         return await registry.set_level(caller, "", body)
 
     async def types() -> list[str]:
+        """The kinds of schemas."""
         return list(SchemaKind)
 
     async def root() -> dict[str, str]:
+        """Whether the registry answers."""
         return {}
 
     async def mode(_subject: str = "") -> dict[str, str]:
+        """READWRITE: versions can be registered."""
         return {"mode": "READWRITE"}
 
+    as_text: Any = {"answering": _told_text, "media_type": JSON, "gives": dict[str, Any]}
+    always = partial(add, needs_metadata=False)
     return [
-        add("GET", root, "Whether the registry answers", needs_metadata=False),
-        add("GET /subjects", registry.names, "Subjects of the schema registry"),
-        of_subject("GET /versions", registry.versions, "Versions of a subject"),
-        of_subject(
-            "GET /versions/{version:str}",
-            registry.version,
-            "One version of a subject: a number, or `latest`",
-        ),
-        of_subject(
-            "GET /versions/{version:str}/schema",
-            registry.version,
-            "The text of one version of a subject",
-            answering=_told_text,
-            media_type=JSON,
-        ),
-        of_subject("POST", registry.lookup, "The version of a subject that is this schema"),
-        of_subject("POST /versions", registry.register, "Register a version of a subject"),
-        of_subject("DELETE", registry.delete, "Delete all versions of a subject"),
-        of_subject(
-            "DELETE /versions/{version:str}",
-            registry.delete_version,
-            "Delete one version of a subject",
-        ),
-        by_id("GET", registry.by_id, "A schema by its id"),
-        by_id(
-            "GET /schema",
-            registry.by_id,
-            "The text of a schema by its id",
-            answering=_told_text,
-            media_type=JSON,
-        ),
-        by_id("GET /versions", registry.versions_with, "The subjects and versions with a schema"),
-        by_id("GET /subjects", registry.subjects_with, "The subjects with a schema"),
-        add("GET /schemas/types", types, "The kinds of schemas", needs_metadata=False),
-        *(
-            add(
-                f"GET /mode{each}",
-                mode,
-                "READWRITE: versions can be registered",
-                needs_metadata=False,
-                has_query=False,
-            )
-            for each in ("", "/{subject:str}")
-        ),
-        compared("POST", compatible, "Whether a schema could be a new version"),
-        compared(
-            "POST /{version:str}",
-            registry.compatibility,
-            "Whether a schema is compatible with one version",
-        ),
-        add("GET /config", level, "The compatibility level of subjects without one"),
-        add("GET /config/{subject:str}", registry.level, "The compatibility level of a subject"),
-        add("PUT /config", set_level, "Set the level of subjects without one", takes=Level),
-        add(
-            "PUT /config/{subject:str}",
-            registry.set_level,
-            "Set the compatibility level of a subject",
-            takes=Level,
-        ),
-        add("DELETE /config/{subject:str}", registry.drop_level, "Remove a subject's own level"),
+        always("GET", root),
+        add("GET /subjects", registry.names),
+        of_subject("GET /versions", registry.versions),
+        of_subject("GET /versions/{version:str}", registry.version),
+        of_subject("GET /versions/{version:str}/schema", registry.version, **as_text),
+        of_subject("POST", registry.lookup),
+        of_subject("POST /versions", registry.register),
+        of_subject("DELETE", registry.delete),
+        of_subject("DELETE /versions/{version:str}", registry.delete_version),
+        by_id("GET", registry.by_id),
+        by_id("GET /schema", registry.by_id, **as_text),
+        by_id("GET /versions", registry.versions_with),
+        by_id("GET /subjects", registry.subjects_with),
+        always("GET /schemas/types", types),
+        always("GET /mode", mode, has_query=False),
+        always("GET /mode/{subject:str}", mode, has_query=False),
+        compared("POST", compatible),
+        compared("POST /{version:str}", registry.compatibility),
+        add("GET /config", level),
+        add("GET /config/{subject:str}", registry.level),
+        add("PUT /config", set_level, takes=Level),
+        add("PUT /config/{subject:str}", registry.set_level, takes=Level),
+        add("DELETE /config/{subject:str}", registry.drop_level),
     ]
 
 

@@ -3,6 +3,7 @@
 import inspect
 import re
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
 from functools import partial
 from types import NoneType
 from typing import Annotated, Any, get_origin
@@ -11,6 +12,7 @@ from litestar import HttpMethod, Response
 from litestar import route as handles
 from litestar.handlers import HTTPRouteHandler
 from litestar.openapi.datastructures import ResponseSpec
+from litestar.openapi.spec import Operation, RequestBody
 from litestar.params import Body, FromPath, QueryParameter
 
 from hermes_actors.errors import ErrorCode, Refused
@@ -30,6 +32,16 @@ JsonObject = Mapping[str, Any]
 _BY_NAME = inspect.Parameter.KEYWORD_ONLY
 Answering = Callable[[Awaitable[Any]], Awaitable[Answer]]
 """Awaits the call, and makes an answer from its result or error."""
+
+
+@dataclass
+class OptionalBody(Operation):
+    """Describes an operation whose request may have no body."""
+
+    def __post_init__(self) -> None:
+        """The framework describes every body as required."""
+        assert isinstance(self.request_body, RequestBody)
+        self.request_body.required = False
 
 
 def _text(body: bytes) -> str:
@@ -89,9 +101,11 @@ def route(
     others = given[takes_caller + len(in_path) :]
     body = next((each for each in others if each.name in _BODIES), None)
 
+    needs_body = body is None or body.default is body.empty
+
     async def handler(request: AnyRequest, **found: Any) -> Answer | None:
         if body is not None:
-            is_there = body.default is body.empty or await request.body()
+            is_there = needs_body or await request.body()
             read = _BODIES[body.name]
             found[body.name] = read(await answers.body_of(request)) if is_there else {}
         args = [found.pop(each) for each, _ in in_path]
@@ -125,7 +139,7 @@ def route(
     ]
     settings: dict[str, Any] = {
         "http_method": HttpMethod(verb),
-        "summary": summary or _first_sentence(call),
+        "summary": summary or _sentences(call)[0],
         "status_code": status,
     }
 
@@ -142,9 +156,14 @@ def route(
     if or_status:
         other = None if or_status == 204 else returned
         responses = {or_status: ResponseSpec(other, generate_examples=False)}
-    twin = handles(path, **settings, media_type=media_type, responses=responses)(
-        _signed(typed, [*parameters, *data], returned)
-    )
+    twin = handles(
+        path,
+        **settings,
+        description=" ".join(filter(_tells, _sentences(call)[1:])) or None,
+        media_type=media_type,
+        responses=responses,
+        operation_class=Operation if needs_body else OptionalBody,
+    )(_signed(typed, [*parameters, *data], returned))
     answer = None if status == 204 else Answer
     return handles(path, **settings, opt={TYPED: twin})(
         _signed(handler, [request, *parameters], answer)
@@ -162,9 +181,15 @@ def _signed(
     return function
 
 
-def _first_sentence(call: Callable[..., Any]) -> str:
-    text = " ".join((call.__doc__ or "").split())
-    return text.partition(". ")[0].removesuffix(".")
+def _sentences(call: Callable[..., Any]) -> list[str]:
+    """The docstring's sentences, the first one without its full stop."""
+    first, *others = re.split(r"(?<=\.) ", " ".join((call.__doc__ or "").split()))
+    return [first.removesuffix("."), *(each.removeprefix("Raises ") for each in others)]
+
+
+def _tells(sentence: str) -> bool:
+    """True for a sentence that says something to the users of a route."""
+    return not sentence.startswith(("Refused.", "Refused and", "None", "True", "False", "A trio"))
 
 
 def _in_query(parameter: inspect.Parameter) -> Any:

@@ -1,6 +1,7 @@
 """What holds for every route: errors, media types, CORS, the OpenAPI document, status."""
 
 import json
+import re
 from functools import partial
 
 import jsonschema_rs
@@ -136,8 +137,8 @@ async def test_the_openapi_document_is_valid_and_describes_every_route(
     assert topic["properties"]["maxMessageSize"]["default"] == 51200
     assert document["components"]["schemas"]["TopicPatch"]["required"] == []
     text = (await api.get("/openapi.json")).text
-    assert "http://" not in text
-    assert "https://" not in text
+    # Whatever a reader's tools load, it is not from elsewhere.
+    assert set(re.findall('https?://([^/"]+)', text)) <= {"billing.example.com", "id.example.com"}
 
 
 async def test_generators_of_clients_can_take_the_openapi_document(api):
