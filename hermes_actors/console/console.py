@@ -150,6 +150,7 @@ class Console:
             "has_sign_in": has_sign_in,
             "is_read_only": is_read_only,
             "may_change": may_change,
+            "reason": request.scope["state"].get(REASON, ""),
             "said": request.cookies.get(_SAID, ""),
             "now_ms": self.clock.now_ms(),
         }

@@ -178,5 +178,5 @@ def _finish(verb: str, path: str, operation: dict[str, Any]) -> None:
         kinds = each["schema"].pop("oneOf", [{}])
         each["schema"].update(kinds[0])
         each["schema"].pop("description", None)
-        if each["name"] in (texts := _TEXTS["parameters"][each["in"]]):
+        if each["name"] in (texts := _TEXTS["parameters"].get(each["in"], {})):
             each["example"], each["description"] = texts[each["name"]]
