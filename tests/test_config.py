@@ -180,7 +180,7 @@ def test_ports_that_no_two_listeners_share_are_taken(text: str, tmp_path: Path) 
             "take it out of the list",
         ),
         ("[management]\ncluster_names = ['dc1']", "management.cluster_names", "dc1=primary-dc"),
-        ("[management]\ncluster_names = ['a=x', 'b=x']", "cluster_names", "give each its own"),
+        ("[management]\ncluster_names = ['a=x', 'b=x']", "cluster_names", "with different names"),
         ("[frontend]\nconnections_per_address_max = -1", "_per_address_max", "the least is 0"),
     ],
 )

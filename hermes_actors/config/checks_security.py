@@ -56,7 +56,13 @@ def check_security(config: Config) -> None:
             f"security.plugins: '{plugin}' is not module:function",
         )
     _check_owners(config)
-    _check_clusters(config.management.cluster_names)
+    names = config.management.cluster_names
+    require(
+        all(map(_CLUSTER.fullmatch, names))
+        and len({text.partition("=")[2] for text in names}) == len(names),
+        f"management.cluster_names: {names} is not a list of datacentre=name with different "
+        "names; write for example dc1=primary-dc",
+    )
     _check_jwt(security.jwt)
     _check_tls(config)
     for origin in config.management.trusted_origins:
@@ -108,19 +114,6 @@ def _check_owners(config: Config) -> None:
             f"management.authentication.owner_sources: '{source}' is not among "
             f"management.owner_sources ({', '.join(sources)}); add it there too",
         )
-
-
-def _check_clusters(names: list[str]) -> None:
-    for text in names:
-        require(
-            _CLUSTER.fullmatch(text) is not None,
-            f"management.cluster_names: '{text}' is not datacentre=name, for example "
-            "dc1=primary-dc",
-        )
-    require(
-        len({text.partition("=")[2] for text in names}) == len(names),
-        "management.cluster_names: two datacentres have the same name; give each its own",
-    )
 
 
 def _check_jwt(jwt: JwtConfig) -> None:

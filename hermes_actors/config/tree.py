@@ -63,6 +63,19 @@ CompatibilityName = typing.Literal[
 ]
 
 
+class ConsoleConfig(Struct, frozen=True, forbid_unknown_fields=True):
+    """What Hermes' console shows. `{topic}` and `{subscription}` in URLs are replaced."""
+
+    title: str = "hermes console"
+    environment_name: str = "LOCAL"
+    critical_environment: bool = False
+    contact_link: str = ""
+    topic_dashboard_url: str = ""
+    subscription_dashboard_url: str = ""
+    topic_tracking_url: str = ""
+    subscription_tracking_url: str = ""
+
+
 class WebhookConfig(Struct, frozen=True, forbid_unknown_fields=True):
     """Where changes are posted: set it on one node of the cluster. `secret_file` holds a secret of
     Standard Webhooks.
@@ -107,6 +120,7 @@ class ManagementConfig(Struct, frozen=True, forbid_unknown_fields=True):
     )
     subscribers_with_access_to_any_topic: list[str] = field(default_factory=list)
     cluster_names: list[str] = field(default_factory=list)
+    console: ConsoleConfig = field(default_factory=ConsoleConfig)
     webhook: WebhookConfig = field(default_factory=WebhookConfig)
 
 

@@ -28,6 +28,8 @@ SIGN_IN = "/console/sign-in"
 NAVIGATION = (
     ("Overview", HOME, ()),
     ("Topics", "/console/topics", ("/console/subscriptions", "/console/groups")),
+    ("Balancer", "/console/balancer", ()),
+    ("Trace", "/console/trace", ()),
     ("Apply", "/console/apply", ()),
     ("Changes", "/console/audit", ()),
 )

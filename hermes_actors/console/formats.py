@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from hermes_actors.model.moments import iso_ms, span
+from hermes_actors.model.moments import iso_ms, moment_ms, span
 
 UNKNOWN = "unknown"
 
@@ -70,6 +70,19 @@ def ago(epoch_ms: float, now_ms: float) -> str:
     return "just now" if passed_s < 1 else f"{span(passed_s)} ago"
 
 
+def epoch_ms(iso: str) -> int:
+    """An ISO 8601 time of an answer as milliseconds since 1970."""
+    return moment_ms(iso, 0)
+
+
+def pretty(text: str) -> str:
+    """JSON with indents; other text unchanged."""
+    try:
+        return msgspec.json.format(text, indent=2)
+    except (msgspec.MsgspecError, ValueError):
+        return text
+
+
 def points(values: Sequence[float]) -> str:
     """The points of a sparkline. The newest value is at the right, 0 at the bottom."""
     top = max(values, default=0) or 1
@@ -110,7 +123,21 @@ def changed(
 FILTERS: Mapping[str, Any] = MappingProxyType(
     {
         each.__name__: each
-        for each in (tone, words, count, rate, size, span, moment, ago, points, iso_ms, changed)
+        for each in (
+            tone,
+            words,
+            count,
+            rate,
+            size,
+            span,
+            moment,
+            ago,
+            epoch_ms,
+            pretty,
+            points,
+            iso_ms,
+            changed,
+        )
     }
 )
 """The filters of all templates."""

@@ -9,6 +9,7 @@ import anyio
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 from litestar import Response, get
 from litestar.handlers import HTTPRouteHandler
+from litestar.params import FromPath
 
 from hermes_actors import __version__
 from hermes_actors.console.formats import FILTERS
@@ -74,7 +75,7 @@ class Files:
         """The route of all files. They need no account."""
 
         @get("/static/{name:str}")
-        async def file(name: str) -> Answer:
+        async def file(name: FromPath[str]) -> Answer:
             content, media_type = self._contents.get(name, (b"", "text/plain"))
             if not content:
                 return Response(b"", status_code=404, media_type=media_type)

@@ -18,6 +18,7 @@ from hermes_actors.management.audit import AuditTrail
 from hermes_actors.management.balancing.operating import ConsumingNodes, Drains, WorkloadConstraints
 from hermes_actors.management.balancing.ownership import Balancing, ProposePlan
 from hermes_actors.management.balancing.placements import Placements
+from hermes_actors.management.catalog.consistency import Consistency
 from hermes_actors.management.catalog.groups import Groups
 from hermes_actors.management.catalog.oauth_providers import OAuthProviders
 from hermes_actors.management.catalog.owners import Owners
@@ -38,7 +39,9 @@ from hermes_actors.management.configuration.backup import Backups
 from hermes_actors.management.dead_letters.letters import DeadLetters, Letters
 from hermes_actors.management.dead_letters.redrives import Redrives
 from hermes_actors.management.dead_letters.undelivered import UndeliveredMessages
+from hermes_actors.management.hermes_console import HermesConsole
 from hermes_actors.management.messages.filters import FilterTrials
+from hermes_actors.management.messages.offline import OfflineTasks
 from hermes_actors.management.messages.previews import MessagePreviews
 from hermes_actors.management.messages.publish_trials import Publish, PublishTrials
 from hermes_actors.management.messages.tail import Tails
@@ -49,6 +52,7 @@ from hermes_actors.management.offsets.retransmission import Retransmissions
 from hermes_actors.management.offsets.standings import Standings
 from hermes_actors.management.queries.queries import Queries
 from hermes_actors.management.status.health import NodeHealth
+from hermes_actors.management.status.inactive import InactiveTopics
 from hermes_actors.management.status.overview import Overview
 from hermes_actors.management.status.statuses import Statuses
 from hermes_actors.metadata.keys import key
@@ -132,7 +136,9 @@ class Administration:
         self.subscriptions = Subscriptions(
             metadata, log, changes, config.management, clock, guard, pool
         )
-        self.signing_secrets = SigningSecrets(self.subscriptions, ids or IdSource())
+        ids = ids or IdSource()
+        self.signing_secrets = SigningSecrets(self.subscriptions, ids)
+        self.offline_tasks = OfflineTasks(metadata.catalog, self.topics, changes, clock, ids)
         place = {"datacenter": metadata.dc, "node": config.node}
         self.trials = Trials(self.topics, self.subscriptions, try_push, place)
         self.publish_trials = PublishTrials(self.topics, publish)
@@ -193,6 +199,9 @@ class Administration:
         self.mode = AccessMode(metadata, key("mode", metadata.dc, config.node))
         placements = Placements(metadata, view.coordinations, limits)
         self.statuses = Statuses(metadata, self.subscriptions, view.status, clock, placements)
+        self.hermes_console = HermesConsole(config.management)
+        self.inactive_topics = InactiveTopics(metadata.catalog, logs, clock)
+        self.consistency = Consistency(metadata, changes, logs)
         self.overview = Overview(metadata, self.statuses)
         self.queries = Queries(metadata, self.topics, self.subscriptions, self.statuses, pool.cpu_s)
         self.redrives = Redrives(metadata, letters, changes, self.subscriptions, clock)

@@ -100,7 +100,7 @@ def build_app(
     async def openapi() -> Answer:
         return Response(described, media_type=JSON)
 
-    app = _litestar([*routes, openapi, reference_route(described), *pages(gate)], gate.check)
+    app = _litestar([*routes, openapi, reference_route(described)], pages(gate), gate.check)
     for each in app.routes:
         for verb in each.methods - {HttpMethod.OPTIONS}:
             rule_of(verb, each.path)
@@ -110,10 +110,20 @@ def build_app(
 
 
 def _litestar(
-    routes: list[HTTPRouteHandler | Router], before_request: Callable[[AnyRequest], Awaitable[None]]
+    routes: list[HTTPRouteHandler],
+    pages: Sequence[Router],
+    before_request: Callable[[AnyRequest], Awaitable[None]],
 ) -> Litestar:
+    def on_missing(request: AnyRequest, error: HTTPException) -> Answer:
+        """The answer of the pages that the path lies below, although it is none of theirs."""
+        for each in pages:
+            if request.url.path.startswith(f"{each.path}/"):
+                answer: Answer = each.exception_handlers[HTTPException](request, error)
+                return answer
+        return on_http_error(request, error)
+
     return Litestar(
-        routes,
+        [*routes, *pages],
         before_request=before_request,
         openapi_config=None,
         # The process configures logging; the framework would start a thread for it.
@@ -122,7 +132,7 @@ def _litestar(
         request_max_body_size=None,
         exception_handlers={
             HermesError: on_hermes_error,
-            HTTPException: on_http_error,
+            HTTPException: on_missing,
             BridgeClosed: on_stop,
             Exception: on_fault,
         },

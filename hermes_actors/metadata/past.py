@@ -10,8 +10,8 @@ from hermes_actors.metadata.trail import Entry, Trail
 from hermes_actors.metadata.view import CHUNK, Metadata
 from hermes_actors.model.record import StoredRecord
 
-_BATCH_RECORDS_MAX = 2_000
-_BATCH_BYTES_MAX = 4_194_304
+_BATCH_RECORDS_MAX = 500
+_BATCH_BYTES_MAX = 1_048_576
 _ANSWER_TIMEOUT_S = 5.0
 
 

@@ -35,6 +35,8 @@ GROUP = "_hermes.webhook"
 
 REQUEST_TIMEOUT_MS = 10_000
 _AT_ONCE = 100
+# Kafka forgets a commit that was not repeated for days.
+_COMMIT_INTERVAL_S = 3_600.0
 _NAME = SubscriptionName(TopicName("_hermes", "changes"), "webhook")
 _LINES = b"User-Agent: hermes_actors\r\nContent-Type: application/json\r\n"
 _logger = logging.getLogger(__name__)
@@ -48,6 +50,7 @@ class Webhook:
         metadata: Metadata,
         sender: Sender,
         route: PushRoute,
+        lines: bytes,
         signer: Signer,
         backoff: Backoff,
     ) -> None:
@@ -55,6 +58,7 @@ class Webhook:
         self._metadata = metadata
         self._sender = sender
         self._route = route
+        self._lines = lines
         self._signer = signer
         self._backoff = backoff
 
@@ -77,11 +81,14 @@ class Webhook:
                 entries = [each for each in await past.next(dropped[0] + 1) if each.place > place]
             else:
                 past = Past(metadata)
-                await metadata.wait_noted(place)
+                with trio.move_on_after(_COMMIT_INTERVAL_S):
+                    await metadata.wait_noted(place)
                 entries = metadata.trail.after(place, _AT_ONCE)
             for entry in entries:
                 await self._post(entry)
                 place = entry.place
+                await self._commit(place)
+            if not entries:
                 await self._commit(place)
 
     async def _committed(self) -> Place:
@@ -104,7 +111,7 @@ class Webhook:
         body = msgspec.json.encode(change)
         while True:
             now_s = self._metadata.clock.now_ms() // 1_000
-            lines = _LINES + self._signer.sign(change["id"], now_s, body)
+            lines = self._lines + self._signer.sign(change["id"], now_s, body)
             outcome = await pushed(self._sender, Push(self._route, lines, body, REQUEST_TIMEOUT_MS))
             if outcome.is_success:
                 self._backoff.reset()
@@ -131,11 +138,15 @@ async def start_webhook(
     if not webhook.url:
         return
     try:
-        route = parse_endpoint(webhook.url, str(_NAME)).resolve(b"{}")
+        endpoint = parse_endpoint(webhook.url, str(_NAME))
+        route = endpoint.resolve(b"{}")
         secret = await trio.Path(webhook.secret_file).read_text("ascii")
         signer = Signer([parse_secret(secret.strip())])
     except (Refused, Unresolved, OSError, BadSecret, UnicodeDecodeError) as error:
         raise StartupError(f"management.webhook cannot be used: {error}") from error
+    lines = _LINES
+    if endpoint.authorization:
+        lines += f"Authorization: {endpoint.authorization}\r\n".encode("ascii")
     # As for a subscription to this endpoint: the same guard, proxy and certificates.
     live = LiveSubscription(
         _NAME,
@@ -155,7 +166,7 @@ async def start_webhook(
         metrics = Metrics("hermes_webhook", environment.clock.monotonic_s)
         backoff = Backoff(environment.split_rng(), 1.0, 60.0)
         async with environment.open_senders(lambda _: None, metrics) as sender_of:
-            posting = Webhook(metadata, sender_of(live), route, signer, backoff)
+            posting = Webhook(metadata, sender_of(live), route, lines, signer, backoff)
             duties["webhook"] = lambda: posting.trouble
             await run_until(stop, posting.run)
 

@@ -132,5 +132,6 @@ app.command(
         "hermes spark replay report --archive /srv/archive --rate 50",
         "hermes spark replay report --which unsettled --subscription 'shop.orders$billing'",
         "hermes spark replay report --ids ids.txt --subscription 'shop.orders$billing'",
+        "hermes spark replay tasks --task 3f0c… --archive /srv/archive",
     ),
 )(replay)

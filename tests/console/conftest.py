@@ -8,8 +8,13 @@ from playwright.sync_api import Browser, Page, sync_playwright
 
 from hermes_chaos.wanted import subscription_body, topic_body
 from tests.console.browser import CHROMIUM, launch, watched_page
+from tests.console.desk import Desk
 from tests.live.conftest import Process, ask
 from tests.live.endpoint import Endpoint
+from tests.management.conftest import Api, api, settings
+
+__all__ = ["api", "settings"]
+"""Fixtures of management, for the console over it in process."""
 
 GROUPS = ("shop", "payments", "warehouse")
 TOPICS = ("shop.orders", "shop.carts", "payments.captured", "warehouse.moves")
@@ -94,3 +99,14 @@ def browser() -> Iterator[Browser]:
 def page(browser: Browser, scene: Scene) -> Iterator[Page]:
     with watched_page(browser, scene.management) as page:
         yield page
+
+
+@pytest.fixture
+def reads() -> str:
+    """Whether people sign in: `authenticated`, `open` (to change something), or empty (nobody)."""
+    return "authenticated"
+
+
+@pytest.fixture
+def desk(api: Api, reads: str) -> Desk:
+    return Desk(api, reads)

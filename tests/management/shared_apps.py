@@ -26,6 +26,9 @@ class StandIn:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self._resolve()(*args, **kwargs)
 
+    def __bool__(self) -> bool:
+        return bool(self._resolve())
+
     @property
     def __doc__(self) -> str | None:  # type: ignore[override]
         return inspect.getdoc(self._resolve())

@@ -10,9 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from hermes_actors.cli.command_line.failures import CommandFailed
+from hermes_actors.cli.command_line.failures import CommandFailed, UsageWrong
 from hermes_actors.cli.main import app
 from hermes_actors.model.message import Envelope, Message, to_record
+from hermes_actors.model.moments import moment_ms
 from hermes_actors.model.record import Record
 from hermes_actors.model.schema import WriterSchema
 from hermes_spark.columns import schema_of
@@ -28,10 +29,12 @@ from hermes_spark.replay.selection import (
     rows_in_order,
     write_in_order,
 )
+from hermes_spark.replay.task import Task, records_for, task_of, wanted_by
 from hermes_spark.snapshot import Snapshot
 from tests.spark.stored_scene import native
 from tests.values import stored
 
+T0 = "2030-01-31T10:00:00.000Z"
 TRACE = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 
 
@@ -314,6 +317,48 @@ def test_messages_wait_on_the_disk_in_their_order_and_few_in_memory(spark, tmp_p
     assert found[5].make() == replay_request(order[5][1], f"id-{at}", stored(kept[at]), "billing")
 
 
+def test_a_task_has_each_message_of_its_time_once_and_for_its_target(spark):
+    task = Task("t", "TOPIC", "shop.again", "shop.orders", T0, "2030-01-31T11:00Z")
+    start_ms, hour_ms = moment_ms(T0, 0), 3_600_000
+    rows = [
+        (dc, topic, 0, at, timestamp_ms, b"k", b"1", f"id-{name}", [])
+        for at, (dc, topic, timestamp_ms, name) in enumerate(
+            [
+                ("dc1", "shop.orders", start_ms - 1, "before"),
+                ("dc1", "shop.orders", start_ms, "first"),
+                ("dc2", "shop.orders", start_ms + 1, "first"),
+                ("dc2", "shop.orders_.17", start_ms + hour_ms - 1, "of-a-later-life"),
+                ("dc1", "shop.orders", start_ms + hour_ms, "after"),
+                ("dc1", "shop.bills", start_ms, "other"),
+            ]
+        )
+    ]
+    records = spark.createDataFrame(rows, schema_of(COLUMNS))
+    wanted = wanted_by(task, records)
+    assert {tuple(row) for row in wanted.collect()} == {
+        ("shop.orders", "id-first"),
+        ("shop.orders", "id-of-a-later-life"),
+    }
+    found = records_for(task, wanted, records).collect()
+    assert [(each.topic, each.dc, each.message_id) for each in found] == [
+        ("shop.again", "dc1", "id-first"),
+        ("shop.again", "dc2", "id-of-a-later-life"),
+    ]
+
+
+class TasksKept:
+    def get(self, path):
+        assert path == "/offline-retransmission/tasks"
+        view = {"taskId": "v", "type": "VIEW", "sourceViewPath": "a", "targetTopic": "shop.again"}
+        return json.dumps([view]).encode()
+
+
+@pytest.mark.parametrize(("task_id", "said"), [("v", "job of your own"), ("x", "no such task")])
+def test_a_task_that_cannot_be_carried_out_is_named(task_id, said):
+    with pytest.raises(UsageWrong, match=said):
+        task_of(TasksKept(), task_id)
+
+
 def test_a_subscription_that_the_report_does_not_know_is_told(tmp_path, capsys):
     Snapshot(0, {}).save(tmp_path / "snapshot.json")
     _look_for("shop.orders$biling", tmp_path)
@@ -324,6 +369,7 @@ def test_a_subscription_that_the_report_does_not_know_is_told(tmp_path, capsys):
     ("arguments", "complaint"),
     [
         ([], "name the archive that holds it: --archive"),
+        (["--task", "x"], "give only --archive with it"),
         (["--ids", "ids.txt"], "--ids needs the one topic"),
         (["--subscription", "shop.orders$a", "--topic", "shop.bills"], "leave out --topic"),
     ],

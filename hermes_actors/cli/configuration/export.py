@@ -17,8 +17,9 @@ from hermes_actors.cli.configuration.selection import LabelOption, Lists, got, l
 from hermes_actors.cli.connection.asking import management, management_command
 from hermes_actors.cli.output.render import counted, say
 from hermes_actors.management.bodies.decoding import without_nulls
+from hermes_actors.management.bodies.endpoint import MASKED_PASSWORD
 from hermes_actors.management.configuration.items import KINDS, READ_ONLY
-from hermes_actors.model.redaction import MASK, is_secret_header
+from hermes_actors.model.redaction import is_secret_header
 from hermes_actors.model.subscription import BatchPolicy, DeliveryType, SerialPolicy
 
 app = typer.Typer()
@@ -48,8 +49,8 @@ def export(
     group: Annotated[
         str | None, typer.Option(metavar="GROUP", help="Only this group, without providers.")
     ] = None,
-    output: Annotated[
-        str, typer.Option("--output-dir", "-o", metavar="DIR", help="A file for each group; '-'.")
+    folder: Annotated[
+        str, typer.Option("--folder", "-o", metavar="DIR", help="A file for each group; '-'.")
     ] = "-",
 ) -> None:
     """Write groups, topics with schemas, subscriptions, providers and constraints as YAML.
@@ -69,17 +70,17 @@ def export(
                 files.setdefault(file, {}).setdefault(kind, []).append(each)
     variables: dict[str, str] = {}
     texts = {name: _written(files[name], variables) for name in sorted(files, key=_providers_first)}
-    if output == "-":
+    if folder == "-":
         say("---\n".join(texts.values()).rstrip())
         return
     try:
         for name, text in texts.items():
-            path = Path(output, f"{name}.yaml")
+            path = Path(folder, f"{name}.yaml")
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text, encoding="utf-8")
     except OSError as error:
-        raise CommandFailed(f"-o {output}: cannot be written: {error}") from error
-    say(f"wrote {counted(len(texts), 'file')} to {output}")
+        raise CommandFailed(f"-o {folder}: cannot be written: {error}") from error
+    say(f"wrote {counted(len(texts), 'file')} to {folder}")
 
 
 def _providers_first(file: str) -> tuple[bool, str]:
@@ -177,7 +178,7 @@ def _refer(kind: str, item: dict[str, Any], variable: Any) -> None:
     for each in item.get("headers") or ():
         if is_secret_header(each["name"]):
             each["value"] = variable(f"{name} header {each['name']}")
-    first, *others = item["endpoint"].split(f":{MASK}@")
+    first, *others = item["endpoint"].split(f":{MASKED_PASSWORD}@")
     item["endpoint"] = first + "".join(
         f":{variable(f'{name} endpoint password')}@{each}" for each in others
     )

@@ -1,5 +1,6 @@
 """`hermes metadata`: a backup of everything that management knows, and its restoring."""
 
+import hashlib
 import json
 import os
 from collections import Counter
@@ -28,7 +29,7 @@ FileArgument = Annotated[str, typer.Argument(metavar="FILE", help="for example c
 def backup(file: FileArgument) -> None:
     """Write all metadata to a new file, secrets included; only you may read it."""
     lines = _present()
-    header = {"format": _FORMAT, "lines": len(lines)}
+    header = {"format": _FORMAT, "sha256": _digest(lines)}
     try:
         # 0600 from the start, because of the secrets.
         handle = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
@@ -79,12 +80,16 @@ def _read(file: str) -> list[str]:
     first, *lines = text_from_file("the backup", file).rstrip("\n").split("\n")
     try:
         header = json.loads(first)
-        is_whole = header["format"] == _FORMAT and header["lines"] == len(lines)
+        is_whole = header["format"] == _FORMAT and header["sha256"] == _digest(lines)
     except (ValueError, KeyError, TypeError):
         is_whole = False
     if not is_whole:
         raise UsageWrong(f"{file} is not a whole backup of 'hermes metadata backup'")
     return lines
+
+
+def _digest(lines: list[str]) -> str:
+    return hashlib.sha256("\n".join(lines).encode()).hexdigest()
 
 
 def _pieces(lines: Iterable[str]) -> Iterator[str]:

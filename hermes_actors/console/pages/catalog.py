@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 from litestar import get
 from litestar.handlers import HTTPRouteHandler
-from litestar.params import QueryParameter
+from litestar.params import FromQuery, QueryParameter
 
 from hermes_actors.console.console import Console
 from hermes_actors.management.http.answers import Answer, AnyRequest
@@ -17,6 +17,7 @@ ROWS = 100
 
 _PAGES_MAX = 10_000
 _Text = Annotated[str, QueryParameter(max_length=200)]
+_Sort = FromQuery[str]
 _Number = Annotated[int, QueryParameter(ge=1, le=_PAGES_MAX)]
 
 
@@ -28,8 +29,6 @@ def catalog_pages(console: Console) -> list[HTTPRouteHandler]:
         found, count = await parts.overview.some_topics(
             sort, ROWS, (number - 1) * ROWS, text=q, group=group
         )
-        for row in found:
-            row["owner"] = parts.topics.live(row["topicName"]).topic.owner.id
         return {"topics": found, "topic_count": count}
 
     async def subscription_rows(wanted: OverviewQuery, sort: str, number: int) -> dict[str, Any]:
@@ -52,7 +51,11 @@ def catalog_pages(console: Console) -> list[HTTPRouteHandler]:
 
     @get("/topics")
     async def topics(
-        request: AnyRequest, q: _Text = "", group: _Text = "", sort: str = "name", page: _Number = 1
+        request: AnyRequest,
+        q: _Text = "",
+        group: _Text = "",
+        sort: _Sort = "name",
+        page: _Number = 1,
     ) -> Answer:
         chosen = {"q": q.strip(), "group": group, "sort": _known(sort)}
         shown = await console.gate.read(topic_rows, q.strip(), group, _known(sort), page)
@@ -64,8 +67,8 @@ def catalog_pages(console: Console) -> list[HTTPRouteHandler]:
     async def subscriptions(
         request: AnyRequest,
         q: _Text = "",
-        unhealthy: bool = False,
-        sort: str = "name",
+        unhealthy: FromQuery[bool] = False,
+        sort: _Sort = "name",
         page: _Number = 1,
     ) -> Answer:
         chosen = {"q": q.strip(), "unhealthy": unhealthy, "sort": _known(sort)}

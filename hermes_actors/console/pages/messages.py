@@ -2,16 +2,15 @@
 
 import re
 from collections.abc import Mapping
-from contextlib import suppress
 from typing import Annotated, Any
 from urllib.parse import quote
 
-import msgspec
 from litestar import get, post
 from litestar.handlers import HTTPRouteHandler
 from litestar.params import FromPath, QueryParameter
 
 from hermes_actors.console.console import Console, form_of
+from hermes_actors.console.formats import pretty
 from hermes_actors.console.pages.topic import about
 from hermes_actors.errors import ErrorCode, HermesError, Refused
 from hermes_actors.management.access.roles import Caller
@@ -151,13 +150,9 @@ def _headers(given: Mapping[str, str]) -> list[tuple[str, str]]:
 
 def _shown(message: dict[str, Any], characters_max: int | None = None) -> dict[str, Any]:
     """The message as the page shows it: JSON indented, cut to `characters_max`."""
-    text = message.get("body")
+    text = message.get("body", message.get("bodyBase64"))
     if text is not None and len(text) <= _PRETTY_CHARACTERS_MAX:
-        # Other text is shown as it is.
-        with suppress(msgspec.DecodeError, RecursionError):
-            text = msgspec.json.format(text, indent=2)
-    elif text is None:
-        text = message.get("bodyBase64")
+        text = pretty(text)
     return message | {
         "time": iso_ms(message["timestamp"]),
         "line": (message.get("body") or "")[:_LINE_CHARACTERS],

@@ -13,6 +13,7 @@ from hermes_actors.errors import Unavailable
 from hermes_actors.management.administration import Administration
 from hermes_actors.management.http.answers import Answer, AnyRequest
 from hermes_actors.management.status.overview import OverviewQuery
+from hermes_actors.runtime.turns import each_in_turns
 
 PROBLEMS_MAX = 50
 """The maximum number of subscriptions among the problems."""
@@ -54,12 +55,11 @@ def overview_page(console: Console) -> list[HTTPRouteHandler]:
 async def _gathered(parts: Administration) -> dict[str, Any]:
     nodes = await parts.statuses.nodes()
     ill, ill_count = await parts.overview.some_rows(_UNHEALTHY, "state", PROBLEMS_MAX)
-    losing, _ = await parts.overview.some_topics("state", PROBLEMS_MAX)
     problems = list(_of_cluster(nodes))
     said = {each["text"] for each in problems}
     problems += [each for each in await _of_node(parts) if each["text"] not in said]
-    for row in losing:
-        topic, rate = row["topicName"], row["failedRate"]
+    async for topic in each_in_turns(await parts.topics.names()):
+        rate = parts.statuses.topic_summary(topic)["failedRate"]
         if rate > 0:
             text = f"{rate:.1f} publishes a second are answered with 5xx"
             problems.append(_problem("LOSING", topic, text, f"/console/topics/{topic}"))

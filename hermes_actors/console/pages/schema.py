@@ -4,12 +4,12 @@ import difflib
 from typing import Annotated, Any
 from urllib.parse import quote
 
-import msgspec
 from litestar import get, post
 from litestar.handlers import HTTPRouteHandler
 from litestar.params import FromPath, QueryParameter
 
 from hermes_actors.console.console import Console, form_of
+from hermes_actors.console.formats import pretty
 from hermes_actors.console.pages.topic import about
 from hermes_actors.errors import Refused
 from hermes_actors.management.access.roles import Caller
@@ -73,14 +73,6 @@ def schema_pages(console: Console) -> list[HTTPRouteHandler]:
         return console.done(f"{where}?version={new}&against={old}", f"Version {new} is saved.")
 
     return [page, save]
-
-
-def pretty(text: str) -> str:
-    """The schema, a field a line."""
-    try:
-        return msgspec.json.format(text, indent=2)
-    except (msgspec.DecodeError, RecursionError):
-        return text
 
 
 def difference(old: str, new: str) -> list[str]:

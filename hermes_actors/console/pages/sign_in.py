@@ -4,6 +4,7 @@ import base64
 
 from litestar import get, post
 from litestar.handlers import HTTPRouteHandler
+from litestar.params import FromQuery
 
 from hermes_actors.console.console import SIGN_IN, Console, cookie, form_of, lead, own_page
 from hermes_actors.console.front import HOME, session_of
@@ -19,7 +20,7 @@ def sign_in_page(console: Console) -> list[HTTPRouteHandler]:
     security = console.parts.security
 
     @get("/sign-in")
-    async def shown(request: AnyRequest, next: str = HOME) -> Answer:  # noqa: A002 -- the query's
+    async def shown(request: AnyRequest, next: FromQuery[str] = HOME) -> Answer:  # noqa: A002 -- the query's
         if not console.config.management.authentication.enabled:
             return lead(HOME)
         back = own_page(next)

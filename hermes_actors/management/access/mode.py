@@ -60,6 +60,4 @@ class AccessMode:
     def require_changeable(self) -> None:
         """Raises Unavailable if only administrators may change something now."""
         if not self.is_changeable:
-            raise Unavailable(
-                f"Management is in mode {self._mode}: only administrators may change something"
-            )
+            raise Unavailable("Action forbidden due to read-only mode")

@@ -53,7 +53,8 @@ anyone  reads   GET      /topics/{topic}/metrics
 account changes POST     /topics
 owner   changes PUT,DELETE /topics/{topic}
 owner   reads   GET      /topics/{topic}/messages
-owner   reads   GET      /topics/{topic}/preview /topics/{topic}/preview/{index} ~
+owner   reads   GET      /topics/{topic}/preview /topics/{topic}/preview/{index}
+owner   reads   GET  /topics/{topic}/preview/cluster/{cluster}/partition/{partition}/offset/{offset}
 anyone  reads   GET      /topics/{topic}/schema /topics/{topic}/schema/versions/{version}
 anyone  reads   GET      /topics/{topic}/schema/ids/{schema_id}
 owner   changes POST,DELETE /topics/{topic}/schema
@@ -95,6 +96,7 @@ admin   reads   GET      /readiness/datacenters
 admin   changes POST     /readiness/datacenters/{dc}
 anyone  reads   GET      /mode
 admin   changes POST     /mode
+account reads   GET      /audit /events
 anyone  reads   GET      /stats /unhealthy /status/nodes /status/subscriptions /status/topics
 
 anyone  reads   GET      ^ ^/{rest} ^/subjects ^/subjects/{subject}/versions
@@ -111,7 +113,19 @@ admin   changes PUT      ^/config
 owner   changes PUT,DELETE ^/config/{subject}
 anyone  reads   POST,PUT,DELETE ^ ^/{rest}
 
-open    reads   GET      /console/static/{name} /console/sign-in /console/{path}
+admin   reads   GET      /consistency/groups /consistency/inconsistencies/groups
+admin   reads   GET      /consistency/inconsistencies/topics /inactive-topics
+admin   changes DELETE   /consistency/inconsistencies/topics
+admin   changes POST     /consistency/sync/groups/{group} /consistency/sync/topics/{topic}
+admin   changes POST     /consistency/sync…
+anyone  reads   GET      /offline-retransmission/tasks /offline-retransmission/topics/{topic}/tasks
+owner   changes POST     /offline-retransmission/tasks
+owner   changes DELETE   /offline-retransmission/tasks/{task}
+open    reads   GET      /console
+anyone  reads   GET      /dashboards/topics/{topic} /dashboards… /monitoring/consumer-groups
+anyone  reads   GET      /tracking-urls/topics/{topic} /tracking-urls…
+
+open    reads   GET      /console/static/{name} /console/sign-in
 open    changes POST     /console/sign-in /console/sign-out
 anyone  reads   GET      /console/overview /console/overview/live /console/search
 anyone  reads   GET      /console/topics /console/subscriptions /console/groups
@@ -122,7 +136,6 @@ anyone  reads   GET      /console/topics/{topic}/export /console/topics/{topic}/
 owner   reads   GET      /console/topics/{topic}/messages /console/topics/{topic}/messages/live
 owner   reads   GET      /console/topics/{topic}/edit /console/topics/{topic}/publish
 owner   reads   GET      /console/topics/{topic}/remove
-account reads   GET      /audit /events
 account reads   GET      /console/apply /console/topics/new
 account reads   GET      /console/audit /console/topics/{topic}/changes
 account changes POST     /console/topics/new /console/apply
@@ -130,6 +143,22 @@ owner   changes POST     /console/topics/{topic}/edit /console/topics/{topic}/pu
 owner   changes POST     /console/topics/{topic}/remove /console/topics/{topic}/schema
 account changes POST     /console/groups/new /console/groups/{group}/remove
 owner   changes POST     /console/groups/{group}/edit
+anyone  reads   GET      /console… /console…/live /console/balancer /console/balancer/live
+anyone  reads   GET      /console/balancer/plan
+account reads   GET      /console/topics/{topic}/subscriptions/new /console/trace
+account changes POST     /console/topics/{topic}/subscriptions/new
+owner   reads   GET      /console…/edit /console…/suspend /console…/activate /console…/remove
+owner   reads   GET      /console…/rotate /console…/retire /console…/test /console…/retransmit
+owner   changes POST     /console…/edit /console…/suspend /console…/activate /console…/remove
+owner   changes POST     /console…/rotate /console…/retire /console…/test /console…/retransmit
+owner   reads   GET      /console…/dead-letters /console…/dead-letters/live
+owner   reads   GET      /console…/dead-letters/{letter} /console…/dead-letters/redrive
+owner   reads   GET      /console…/dead-letters/expire
+owner   changes POST     /console…/dead-letters/redrive /console…/dead-letters/expire
+owner   changes POST     /console…/dead-letters/cancel
+admin   reads   GET      /console/balancer/drain/{dc}/{node} /console/balancer/readiness/{dc}
+admin   changes POST     /console/balancer/drain/{dc}/{node} /console/balancer/undrain/{dc}/{node}
+admin   changes POST     /console/balancer/readiness/{dc}
 """
 
 
@@ -138,10 +167,6 @@ def _rows() -> Iterator[tuple[tuple[str, str], Rule]]:
         access, effect, verbs, *paths = row.split()
         rule = Rule(Access(access), effect == "changes")
         for path in paths:
-            path = path.replace(
-                "~",
-                "/topics/{topic}/preview/cluster/{cluster}/partition/{partition}/offset/{offset}",
-            )
             full = path.replace("…", "/topics/{topic}/subscriptions/{name}")
             for verb in verbs.split(","):
                 yield (verb, full.replace("^", "/schema-registry")), rule

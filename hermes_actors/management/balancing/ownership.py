@@ -32,6 +32,7 @@ from hermes_actors.coordination.views import (
 from hermes_actors.coordination.weights import Weights, weights_of
 from hermes_actors.errors import ErrorCode, Refused, Unavailable
 from hermes_actors.metadata.registry import Metadata
+from hermes_actors.model.subscription import SubscriptionState
 from hermes_actors.runtime.turns import each_in_turns, in_turns
 
 ProposePlan = Callable[[], Awaitable[tuple[Assignment, ...]]]
@@ -98,6 +99,19 @@ class Balancing:
         if node and not any(each["members"] or each["drained"] for each in datacenters):
             raise self._unknown_node(node)
         return {"datacenters": datacenters}
+
+    async def unassigned(self) -> list[dict[str, str]]:
+        """The active subscriptions that have no owner in a datacentre, in the format of older
+        versions of Hermes.
+        """
+        states = [each.state for each in self._followed.values() if not each.trouble]
+        subscriptions = self._metadata.catalog.subscriptions
+        return [
+            {"topicName": str(live.name.topic), "subscription": live.name.name}
+            async for name, live in each_in_turns(sorted(subscriptions.items()))
+            if live.state is not SubscriptionState.SUSPENDED
+            and not all(state.targets_of(name) for state in states)
+        ]
 
     async def plan(self, dc: str = "") -> dict[str, Any]:
         """What the planner of this datacentre would change now.

@@ -11,6 +11,7 @@ import msgspec
 from msgspec import Struct
 
 from hermes_actors.errors import ErrorCode, Refused
+from hermes_actors.management.bodies.endpoint import MASKED_PASSWORD
 from hermes_actors.model.group import Group
 from hermes_actors.model.oauth import OAuthProvider
 from hermes_actors.model.redaction import MASK
@@ -125,8 +126,8 @@ def problems_of(item: Item) -> Iterator[str]:
     yield from _unknown(kind, body, "")
     for path in _masks(item.body, ""):
         yield (
-            f"{path}: {MASK} is not the secret; write ${{env:NAME}} or ${{file:PATH}}, or leave "
-            "the field out to keep the stored one"
+            f"{path}: asterisks are not the secret; write ${{env:NAME}} or ${{file:PATH}}, or "
+            "leave the field out to keep the stored one"
         )
 
 
@@ -177,5 +178,5 @@ def _masks(value: Any, path: str) -> Iterator[str]:
     elif isinstance(value, list):
         for at, each in enumerate(value):
             yield from _masks(each, f"{path}[{at}]")
-    elif value == MASK or (isinstance(value, str) and f":{MASK}@" in value):
+    elif value == MASK or (isinstance(value, str) and f":{MASKED_PASSWORD}@" in value):
         yield path

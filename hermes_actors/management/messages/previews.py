@@ -8,7 +8,7 @@ import msgspec
 import trio
 from msgspec.structs import replace
 
-from hermes_actors.errors import ErrorCode, Refused, Unavailable
+from hermes_actors.errors import ErrorCode, Refused
 from hermes_actors.log.base import EARLIEST, LATEST, Log, UnknownTopic
 from hermes_actors.log.ranges import read_one
 from hermes_actors.management.access.roles import Caller
@@ -130,10 +130,7 @@ class MessagePreviews:
         return await self._ask(dc, question)
 
     async def _ask(self, dc: str, question: Callable[[Log], Awaitable[T]]) -> T:
-        answers = await self._logs.ask(question, [dc], TIMEOUT_S)
-        if dc in answers.silent:
-            raise Unavailable(f"{dc}: {answers.silent[dc]}")
-        return answers.known[dc]
+        return (await self._logs.ask(question, [dc], TIMEOUT_S)).whole()[dc]
 
     async def _view(self, topic: str, record: StoredRecord) -> dict[str, Any]:
         shown = await self._shown(topic, record)

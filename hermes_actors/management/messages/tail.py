@@ -183,11 +183,8 @@ class Tails:
             ends = await log.positions(log_topic, LATEST)
             if partition is not None:
                 if partition not in ends:
-                    raise Refused(
-                        f"partition: topic {topic} has no partition {partition}; it has 0 to "
-                        f"{len(ends) - 1}",
-                        ErrorCode.PARTITIONS_NOT_FOUND_FOR_TOPIC,
-                    )
+                    text = f"partition: topic {topic} has {len(ends)} partitions, from 0"
+                    raise Refused(text, ErrorCode.PARTITIONS_NOT_FOUND_FOR_TOPIC)
                 ends = {partition: ends[partition]}
             first: list[StoredRecord] = []
             if last is not None:

@@ -7,7 +7,7 @@ from typing import Generic, TypeVar
 import trio
 from msgspec import Struct
 
-from hermes_actors.errors import ErrorCode, Refused
+from hermes_actors.errors import ErrorCode, Refused, Unavailable
 from hermes_actors.log.base import Log, LogUnavailable, UnknownTopic
 
 ASK_TIMEOUT_S = 5.0
@@ -20,6 +20,12 @@ class Answers(Struct, Generic[T], frozen=True):
 
     known: dict[str, T]
     silent: dict[str, str]
+
+    def whole(self) -> dict[str, T]:
+        """The answers by datacentre. Raises Unavailable if one did not answer."""
+        if self.silent:
+            raise Unavailable("; ".join(f"{dc}: {reason}" for dc, reason in self.silent.items()))
+        return self.known
 
 
 class Logs:

@@ -18,7 +18,7 @@ from hermes_actors.management.balancing.operating import (
 )
 from hermes_actors.management.configuration.backup import as_lines
 from hermes_actors.management.http.answers import Answer, empty_answer, json_answer
-from hermes_actors.management.routes.route import Add
+from hermes_actors.management.routes.route import SUBSCRIPTION, Add
 from hermes_actors.metadata.state import Register
 
 
@@ -30,6 +30,7 @@ class Readiness(Struct, rename="camel"):
 
 _CONSTRAINTS = "/workload-constraints"
 _READINESS = "/readiness/datacenters"
+_SYNC = "/consistency/sync"
 _TEXT = "text/plain"
 _NDJSON = "application/x-ndjson"
 _LINES_AT_ONCE = 100
@@ -37,9 +38,10 @@ _DRAIN = "/balancer/drains/{dc:str}/{node:str}"
 
 
 def operating_routes(add: Add, parts: Administration) -> list[HTTPRouteHandler]:
-    """/balancer, /workload-constraints, /readiness, /metadata and /mode."""
+    """/balancer, /workload-constraints, /readiness, /consistency, /metadata and /mode."""
     constraints, balancing, drains = parts.workload_constraints, parts.balancing, parts.drains
-    readiness, mode, backups = parts.readiness, parts.mode, parts.backups
+    readiness, mode, consistency = parts.readiness, parts.mode, parts.consistency
+    backups = parts.backups
     put = partial(add, answering=_new_or_not, gives=NoneType, or_status=201)
     backup = partial(add, call=backups.registers, gives=str)
     remove = partial(add, call=constraints.delete, has_query=False)
@@ -58,6 +60,13 @@ def operating_routes(add: Add, parts: Administration) -> list[HTTPRouteHandler]:
         add(f"DELETE {_DRAIN}", drains.undo, answering=_was_drained, gives=dict[str, bool]),
         add(f"GET {_READINESS}", readiness.all),
         add(f"POST {_READINESS}/{{dc:str}}", readiness.set, status=202, takes=Readiness),
+        add("GET /consistency/groups", consistency.groups),
+        add("GET /consistency/inconsistencies/groups", consistency.differences),
+        add("GET /consistency/inconsistencies/topics", consistency.unknown_topics),
+        add("DELETE /consistency/inconsistencies/topics", consistency.delete_topic),
+        add(f"POST {_SYNC}/groups/{{group:str}}", consistency.sync_group),
+        add(f"POST {_SYNC}/topics/{{topic:str}}", consistency.sync_topic),
+        add(f"POST {SUBSCRIPTION}", consistency.sync_subscription, below=_SYNC),
         backup("GET /metadata/backup", answering=_lines, media_type=_NDJSON),
         add("POST /metadata/restore", backups.restore, gives=dict[str, int], takes=str),
         add("GET /mode", mode.get, needs_metadata=False, answering=_plain_text, media_type=_TEXT),

@@ -14,11 +14,13 @@ from hermes_actors.management.administration import Administration
 from hermes_actors.management.http.answers import JSON, Answer, AnyRequest
 from hermes_actors.management.http.gate import Gate
 from hermes_actors.management.messages.filters import FilterTest
+from hermes_actors.management.messages.offline import OfflineRetransmission
 from hermes_actors.management.messages.tail import Tails
 from hermes_actors.management.routes.route import SUBSCRIPTION, Add
 from hermes_actors.management.routes.streams import Streams
 
 _BYTES = "application/octet-stream"
+_OFFLINE = "/offline-retransmission"
 _NDJSON = "application/x-ndjson"
 
 _Start = Annotated[
@@ -28,8 +30,10 @@ _Start = Annotated[
 
 
 def message_routes(add: Add, parts: Administration) -> list[HTTPRouteHandler]:
-    """/topics/{topic}/preview, /filters and /tracking, and Hermes' traces of a message."""
-    previews, tracking = parts.previews, parts.tracking
+    """/topics/{topic}/preview, /filters, /tracking, Hermes' traces of a message, and
+    /offline-retransmission.
+    """
+    previews, tracking, tasks = parts.previews, parts.tracking, parts.offline_tasks
     preview, trace = "GET /topics/{topic:str}/preview", "GET /events/{message_id:str}/trace"
 
     async def of_message(caller: Caller, message_id: str) -> dict[str, Any]:
@@ -49,6 +53,10 @@ def message_routes(add: Add, parts: Administration) -> list[HTTPRouteHandler]:
         add("POST /filters/{topic:str}", parts.filter_trials.make, takes=FilterTest),
         add("GET /tracking/{message_id:path}", of_message),
         add(trace, tracking.of_subscription, below=SUBSCRIPTION),
+        add("POST /tasks", tasks.create, below=_OFFLINE, status=201, takes=OfflineRetransmission),
+        add("GET /tasks", tasks.all, below=_OFFLINE),
+        add("DELETE /tasks/{task:str}", tasks.delete, below=_OFFLINE),
+        add("GET /topics/{topic:str}/tasks", tasks.of_topic, below=_OFFLINE),
     ]
 
 
@@ -78,8 +86,7 @@ def tail_route(gate: Gate, tails: Tails) -> HTTPRouteHandler:
         last: FromQuery[int | None] = None,
         partition: FromQuery[int | None] = None,
     ) -> Stream:
-        return await streams.answer(
-            request, tails.open, topic, start, follow, limit, last, partition
-        )
+        args = topic, start, follow, limit, last, partition
+        return await streams.answer(request, tails.open, *args)
 
     return messages

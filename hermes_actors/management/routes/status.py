@@ -12,7 +12,7 @@ from hermes_actors.errors import Refused, Unavailable
 from hermes_actors.management.administration import Administration
 from hermes_actors.management.http.answers import Answer, AnyRequest, json_answer
 from hermes_actors.management.http.gate import Gate
-from hermes_actors.management.routes.route import Add
+from hermes_actors.management.routes.route import SUBSCRIPTION, Add
 from hermes_actors.management.status.health import NodeHealth
 from hermes_actors.management.status.overview import SORTS, Overview, OverviewQuery
 from hermes_actors.status.dependencies import PROBES
@@ -34,8 +34,11 @@ _Limit = Annotated[int | None, QueryParameter(name="limit", description="The fir
 
 
 def overview_routes(add: Add, parts: Administration) -> list[HTTPRouteHandler]:
-    """/status/subscriptions, /status/topics, /status/nodes, /status/health and /stats."""
-    overview = parts.overview
+    """/status/subscriptions, /status/topics, /status/nodes, /status/health, /stats, and what else
+    Hermes' console reads.
+    """
+    overview, console = parts.overview, parts.hermes_console
+    dashboards, tracking = "GET /dashboards", "GET /tracking-urls"
 
     async def rows(
         topic_name: _Text = None, unhealthy: bool = False, sort: str = "name", limit: _Limit = None
@@ -52,6 +55,14 @@ def overview_routes(add: Add, parts: Administration) -> list[HTTPRouteHandler]:
         add("GET /status/subscriptions", rows),
         add("GET /status/topics", topics),
         add("GET /stats", overview.stats),
+        add("GET /inactive-topics", parts.inactive_topics.all),
+        add("GET /monitoring/consumer-groups", parts.balancing.unassigned),
+        add("GET /console", console.configuration, needs_metadata=False),
+        *(
+            add(f"{verb}{path}", call, has_query=False, needs_metadata=False)
+            for verb, call in ((dashboards, console.dashboard), (tracking, console.tracking))
+            for path in ("/topics/{topic:str}", SUBSCRIPTION)
+        ),
         # Operators need these most while the metadata cannot be read.
         add("GET /status/nodes", parts.statuses.nodes, needs_metadata=False),
         add(

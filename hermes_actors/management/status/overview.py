@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+import msgspec
 from msgspec import Struct
 
 from hermes_actors.management.bodies.endpoint import mask_endpoint
@@ -137,7 +138,8 @@ class Overview:
         async for topic, subscription in each_in_turns(self._with_subscriptions(chosen)):
             name = topic.topic.name
             if subscription is None:
-                rows[name] = self._statuses.topic_summary(name) | _NO_SUBSCRIPTIONS
+                owner = {"owner": msgspec.to_builtins(topic.topic.owner)}
+                rows[name] = self._statuses.topic_summary(name) | owner | _NO_SUBSCRIPTIONS
                 continue
             row = rows[name]
             each = self._statuses.summary(subscription, round(1_000 * row["rate"]))

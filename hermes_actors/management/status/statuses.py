@@ -144,7 +144,7 @@ class Statuses:
     # Topics.
 
     async def topic_metrics(self, topic: str) -> dict[str, Any]:
-        """A topic's metrics in Hermes' format; zeros if it does not exist.
+        """A topic's metrics in Hermes' format. Of an unknown topic the rates are unavailable.
 
         Not in Hermes: the latency of publishing, and `datacenters`.
         """
@@ -153,12 +153,13 @@ class Statuses:
         live = self._metadata.catalog.topics.get(topic)
         subscriptions = [] if live is None else self._metadata.catalog.subscriptions_of(live.name)
         delivered = delivered_rate(self._fold, [str(each.name) for each in subscriptions], now_s)
+        is_known = found.is_known and live is not None
         return {
             "published": found.counts.messages,
             "volume": found.counts.size_bytes,
-            "rate": _rate(found.rates.messages, found.is_known),
-            "deliveryRate": _rate(delivered, found.is_known),
-            "throughput": _rate(found.rates.size_bytes, found.is_known),
+            "rate": _rate(found.rates.messages, is_known),
+            "deliveryRate": _rate(delivered, is_known),
+            "throughput": _rate(found.rates.size_bytes, is_known),
             "subscriptions": len(subscriptions),
             **latency_shown(found.latency_ms),
             "datacenters": self.datacenters(),

@@ -12,7 +12,13 @@ from msgspec import Struct
 
 from hermes_actors.cli.command_line.credentials import authorization, tls_context
 from hermes_actors.cli.command_line.failures import CommandFailed, UsageWrong, warn
-from hermes_actors.cli.command_line.options import PUBLISH_URL_DEFAULT, PublishUrlOption
+from hermes_actors.cli.command_line.options import (
+    MANAGEMENT_URL_DEFAULT,
+    MANAGEMENT_URL_VARIABLE,
+    PUBLISH_URL_DEFAULT,
+    PublishUrlOption,
+)
+from hermes_actors.cli.connection.management import ManagementClient
 from hermes_actors.model.names import SubscriptionName
 from hermes_actors.runtime.clock import SystemClock
 from hermes_spark.archive import archived
@@ -32,6 +38,7 @@ from hermes_spark.replay.selection import (
     rows_in_order,
     write_in_order,
 )
+from hermes_spark.replay.task import delete_task, records_for, task_of, wanted_by
 from hermes_spark.session import session
 from hermes_spark.snapshot import load_snapshot
 from hermes_spark.sources import stored
@@ -41,7 +48,10 @@ JOURNAL = "replayed.ndjson"
 
 def replay(
     report: Annotated[
-        Path, typer.Argument(metavar="REPORT", help="The folder of a reconciliation.")
+        Path,
+        typer.Argument(
+            metavar="REPORT", help="The folder of a reconciliation; any folder with --task."
+        ),
     ],
     which: Annotated[
         Which, typer.Option("--which", help="Lost messages, or unsettled ones.")
@@ -63,6 +73,21 @@ def replay(
             "--archive", metavar="FOLDER", help="Read messages from it instead of the logs."
         ),
     ] = None,
+    task: Annotated[
+        str,
+        typer.Option(
+            "--task", metavar="ID", help="A task of offline retransmission; deleted when done."
+        ),
+    ] = "",
+    management: Annotated[
+        str,
+        typer.Option(
+            "--management",
+            metavar="URL",
+            envvar=MANAGEMENT_URL_VARIABLE,
+            help="The management API, for --task.",
+        ),
+    ] = MANAGEMENT_URL_DEFAULT,
     rate: Annotated[
         float, typer.Option("--rate", metavar="N", help="Messages a second, at most.", min=0.001)
     ] = 100.0,
@@ -78,19 +103,46 @@ def replay(
     with the replayed messages; if run again, the command continues after it. Exit code 1 if some
     messages could not be put back.
     """
+    if task:
+        if ids is not None or topic or subscription or archive is None:
+            raise UsageWrong("--task says which messages; give only --archive with it")
+        with ManagementClient(management) as client:
+            found_task = task_of(client, task)
+            # A folder for each task: the same messages may be wanted by another one.
+            asked = _Asked(report / task, which, None, [found_task.source_topic], "", "", archive)
+            asked.report.mkdir(parents=True, exist_ok=True)
+            spark = session("hermes replay", master)
+            records = _records(spark, asked, None)
+            wanted = wanted_by(found_task, records).cache()
+            found = records_for(found_task, wanted, records)
+            _replayed(asked, wanted, found, publish_url, rate, dry_run=dry_run)
+            if not dry_run:
+                delete_task(client, found_task)
+        return
     asked = _asked(report, which, ids, topic or [], subscription, archive)
     spark = session("hermes replay", master)
     wanted = _wanted(spark, asked).cache()
     found = records_of(wanted, _records(spark, asked, wanted))
+    missing = _replayed(asked, wanted, found, publish_url, rate, dry_run=dry_run)
+    raise typer.Exit(1 if missing else 0)
+
+
+def _replayed(
+    asked: "_Asked", wanted: Any, found: Any, publish_url: str, rate: float, *, dry_run: bool
+) -> int:
+    """Publish the found records. Returns the number of messages that have none. Raises
+    CommandFailed if one was not accepted.
+    """
     if dry_run:
-        raise typer.Exit(1 if _missing(asked, wanted, found.count()) else 0)
+        return _missing(asked, wanted, found.count())
+    report = asked.report
     with TemporaryDirectory(prefix="replay-", dir=report) as folder:
         kept = Path(folder) / "records"
         missing = _missing(asked, wanted, write_in_order(found, kept))
         tally = _published(asked, rows_in_order(kept), publish_url, rate, missing)
     if tally.failed:
         raise CommandFailed(f"{tally.failed:,} were not taken; why stands in {report / JOURNAL}")
-    raise typer.Exit(1 if missing else 0)
+    return missing
 
 
 class _Asked(Struct, frozen=True):

@@ -33,13 +33,13 @@ async def test_a_topics_metrics_are_the_sum_over_nodes_and_datacentres(api, node
     }
 
 
-async def test_an_unknown_topic_has_metrics_of_zero_and_an_unknown_subscription_none(api, nodes):
+async def test_an_unknown_topic_has_no_rates_and_an_unknown_subscription_none(api, nodes):
     nodes.read("dc1")
     answer = await api.get("/topics/shop.nothing/metrics")
     assert (answer.status_code, answer.json()["published"], answer.json()["rate"]) == (
         200,
         0,
-        "0.0",
+        "unavailable",
     )
     for path in ("metrics", "metrics/persistent", "health", "why"):
         answer = await api.get(f"{TOPIC}/subscriptions/nothing/{path}")

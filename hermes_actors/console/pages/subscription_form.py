@@ -1,0 +1,143 @@
+"""Forms that create and edit a subscription, with a trial of its filters on a message."""
+
+import base64
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from litestar import get, post
+from litestar.handlers import HTTPRouteHandler
+from litestar.params import FromPath
+
+from hermes_actors.console.console import Console, form_of, problem_of
+from hermes_actors.console.pages.subscription import BELOW, place_of
+from hermes_actors.errors import Refused
+from hermes_actors.management.access.roles import Caller
+from hermes_actors.management.http.answers import Answer, AnyRequest
+
+FILTERS_MAX = 20
+"""The maximum number of filters in a form. A subscription with more keeps them unchanged."""
+
+_POLICY = "subscriptionPolicy"
+_LISTS = ("retryOn", "discardOn")
+_PATHS = ["/topics/{topic:str}/subscriptions/new", f"{BELOW}/edit"]
+
+
+def subscription_forms(console: Console) -> list[HTTPRouteHandler]:
+    """/console/topics/{topic}/subscriptions/new and …/{name}/edit."""
+    parts, sources = console.parts, console.config.management.owner_sources
+
+    async def stored(caller: Caller, topic: str, name: str) -> dict[str, Any]:
+        view = {}
+        if name:
+            parts.subscriptions.owned(caller, topic, name, "change subscription")
+            view = await parts.subscriptions.get(caller, topic, name)
+        is_avro = parts.topics.live(topic).topic.content_type.value == "AVRO"
+        return {"view": view, "is_avro": is_avro, "is_admin": caller.is_admin}
+
+    async def form_page(
+        request: AnyRequest,
+        topic: str,
+        name: str,
+        given: Mapping[str, str] | None = None,
+        error: Refused | None = None,
+        trial: dict[str, Any] | None = None,
+    ) -> Answer:
+        found = await console.gate.act(request, stored, topic, name)
+        view, problem = found.pop("view"), problem_of(error)
+        filters = view.get("filters", []) if given is None else _filters(given)
+        if given is None:
+            given = dict(_flat(view))
+        if problem:
+            # The fields of the policy are named after the delivery type.
+            problem["field"] = problem["field"].replace(_POLICY, given.get("deliveryType", ""), 1)
+        return await console.page(
+            request,
+            "subscription_form.html",
+            error=error,
+            problem=problem,
+            given=given,
+            filters=filters,
+            trial=trial,
+            sources=sources,
+            filters_max=FILTERS_MAX,
+            **found,
+            **place_of(topic, name),
+        )
+
+    @get(_PATHS)
+    async def form(request: AnyRequest, topic: FromPath[str], name: FromPath[str] = "") -> Answer:
+        return await form_page(request, topic, name)
+
+    @post(_PATHS)
+    async def sent(request: AnyRequest, topic: FromPath[str], name: FromPath[str] = "") -> Answer:
+        given = await form_of(request)
+        try:
+            if "try" in given:
+                message = base64.b64encode(given.get("message", "").encode()).decode()
+                asked = {"filters": _filters(given), "message": message}
+                trial = await console.gate.act(request, parts.filter_trials.make, topic, asked)
+                return await form_page(request, topic, name, given, trial=trial)
+            body = _body(given)
+            if name:
+                await console.gate.act(request, parts.subscriptions.update, topic, name, body)
+                return console.done(place_of(topic, name)["base"], f"{name} is changed.")
+            new = body | {"topicName": topic}
+            await console.gate.act(request, parts.subscriptions.create, topic, new)
+        except Refused as error:
+            return await form_page(request, topic, name, given, error)
+        said = f"{new['name']} is created. It gets the messages published from now on."
+        return console.done(place_of(topic, new["name"])["base"], said)
+
+    return [form, sent]
+
+
+def _body(given: Mapping[str, str]) -> dict[str, Any]:
+    """The API's body for a form. An empty field is null, so it gets its default. The fields of the
+    policy are named after the delivery type; those of the other type are left out.
+    """
+    lines = [line.partition(":") for line in given.get("headers", "").splitlines() if line.strip()]
+    headers = [{"name": name.strip(), "value": value.strip()} for name, _, value in lines]
+    body: dict[str, Any] = {}
+    inner: dict[str, dict[str, Any]] = {}
+    for field, text in given.items():
+        (first, _, last), value = field.partition("."), text.strip() or None
+        if last:
+            is_list = value is not None and last in _LISTS
+            inner.setdefault(first, {})[last] = text.split(",") if is_list else value
+        else:
+            body[first] = value
+    body |= inner | {"headers": headers, "description": given.get("description", "").strip()}
+    body[_POLICY] = inner.get(given.get("deliveryType", ""), {})
+    if "filters.0.type" in given:
+        body["filters"] = _filters(given)
+    return body
+
+
+def _filters(given: Mapping[str, str]) -> list[dict[str, str]]:
+    """The filters in the form. A row without a path and a matcher is none."""
+    found = []
+    for row in range(FILTERS_MAX):
+        kind, at, matcher, strategy = (
+            given.get(f"filters.{row}.{each}", "").strip()
+            for each in ("type", "at", "matcher", "matchingStrategy")
+        )
+        if at or matcher:
+            place = {"header" if kind == "header" else "path": at}
+            found.append({"type": kind, "matcher": matcher, "matchingStrategy": strategy, **place})
+    return found
+
+
+def _flat(value: Mapping[str, Any], at: str = "") -> Iterator[tuple[str, str]]:
+    """The fields of a stored subscription as the form names and writes them."""
+    for key, each in value.items():
+        name = f"{at}{key}"
+        if key == _POLICY:
+            yield from _flat(each, f"{value['deliveryType']}.")
+        elif key == "headers":
+            yield name, "\n".join(f"{header['name']}: {header['value']}" for header in each)
+        elif isinstance(each, Mapping):
+            yield from _flat(each, f"{name}.")
+        elif isinstance(each, list):
+            yield name, ", ".join(map(str, each))
+        else:
+            yield name, str(each).lower() if isinstance(each, bool) else str(each)
