@@ -79,7 +79,7 @@ def pretty(text: str) -> str:
     """JSON with indents; other text unchanged."""
     try:
         return msgspec.json.format(text, indent=2)
-    except (msgspec.MsgspecError, ValueError):
+    except (msgspec.MsgspecError, ValueError, RecursionError):
         return text
 
 

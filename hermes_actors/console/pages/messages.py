@@ -46,8 +46,8 @@ def message_pages(console: Console) -> list[HTTPRouteHandler]:
             raise Refused("Message.partition must be given with an offset")
         return {"messages": [_shown(await previews.at(caller, topic, dc, partition, offset))]}
 
-    async def head(caller: Caller, topic: str) -> dict[str, Any]:
-        return about(parts, caller, topic)
+    async def head(caller: Caller, topic: str, action: str) -> dict[str, Any]:
+        return about(parts, caller, topic, action)
 
     @get("/topics/{topic:str}/messages")
     async def page(
@@ -59,8 +59,8 @@ def message_pages(console: Console) -> list[HTTPRouteHandler]:
         sent: _Text = "",
     ) -> Answer:
         dc = datacenter or console.config.dc
-        shown = await gate.act(request, head, topic)
-        shown |= {"datacenters": previews.datacenters, "datacenter": dc, "sent": sent}
+        shown = await gate.act(request, head, topic, "see messages of topic")
+        shown |= {"datacenters": previews.datacenters(), "datacenter": dc, "sent": sent}
         shown |= {"chosen": {"partition": partition, "offset": offset}, "messages": []}
         error = None
         try:
@@ -70,8 +70,6 @@ def message_pages(console: Console) -> list[HTTPRouteHandler]:
             else:
                 shown |= await gate.act(request, at, topic, dc, place[0], place[1])
         except Refused as refused:
-            if refused.status == 403:
-                raise
             error = refused
         return await console.page(request, "messages.html", error=error, **shown)
 
@@ -89,7 +87,7 @@ def message_pages(console: Console) -> list[HTTPRouteHandler]:
         given: dict[str, str],
         error: HermesError | None = None,
     ) -> Answer:
-        shown = await gate.act(request, head, topic)
+        shown = await gate.act(request, head, topic, "publish a test message to topic")
         nodes = (await gate.read(parts.statuses.nodes))["nodes"]
         return await console.page(
             request,
@@ -98,7 +96,7 @@ def message_pages(console: Console) -> list[HTTPRouteHandler]:
             problem={"field": "", "text": error.message} if error else {},
             topic=await gate.read(parts.topics.get, topic),
             given={"body": "", "key": "", "headers": "", "contentType": ""} | given,
-            is_possible=trials.is_possible,
+            is_possible=trials.is_possible(),
             publishing=[each for each in nodes if "frontend" in each["roles"]],
             **shown,
         )

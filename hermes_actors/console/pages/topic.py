@@ -41,6 +41,9 @@ def topic_pages(console: Console) -> list[HTTPRouteHandler]:
         shown = await figures(topic) | about(parts, caller, topic)
         return shown | {"topic": await parts.topics.get(topic)}
 
+    async def owned(caller: Caller, topic: str) -> None:
+        parts.topics.owned(caller, topic, "remove topic")
+
     @get("/topics/{topic:str}")
     async def page(request: AnyRequest, topic: FromPath[str]) -> Answer:
         return await console.page(request, "topic.html", **await gate.act(request, gathered, topic))
@@ -57,7 +60,7 @@ def topic_pages(console: Console) -> list[HTTPRouteHandler]:
 
     @get("/topics/{topic:str}/remove")
     async def ask(request: AnyRequest, topic: FromPath[str]) -> Answer:
-        await gate.read(parts.topics.get, topic)
+        await gate.act(request, owned, topic)
         return await confirmation(request, topic)
 
     @post("/topics/{topic:str}/remove")
@@ -86,7 +89,12 @@ def topic_pages(console: Console) -> list[HTTPRouteHandler]:
     return [page, live, export, ask, remove]
 
 
-def about(parts: Administration, caller: Caller, topic: str) -> dict[str, Any]:
-    """What the heading of each page of the topic shows. `is_owner`: the caller may manage it."""
+def about(parts: Administration, caller: Caller, topic: str, action: str = "") -> dict[str, Any]:
+    """What the heading of each page of the topic shows. `is_owner`: the caller may manage it.
+
+    Raises Refused; 403 if only those who may manage the topic may do the `action`.
+    """
+    if action:
+        parts.topics.owned(caller, topic, action)
     owners = parts.topics.owners(parts.topics.live(topic))
     return {"name": topic, "is_owner": caller.is_admin or any(map(caller.owns, owners))}

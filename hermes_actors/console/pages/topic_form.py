@@ -11,7 +11,7 @@ from litestar.params import FromPath, FromQuery
 
 from hermes_actors.console.console import Console, form_of, problem_of
 from hermes_actors.console.formats import flat
-from hermes_actors.errors import ErrorCode, Refused
+from hermes_actors.errors import Refused
 from hermes_actors.management.access.roles import Caller
 from hermes_actors.management.bodies.decoding import decode_topic, json_object
 from hermes_actors.management.http.answers import Answer, AnyRequest
@@ -31,10 +31,15 @@ FIELDS = (
 
 _JSON, _SEEN = "json", "seen"
 _FIELD_OF = {
-    ErrorCode.GROUP_NOT_EXISTS: "name",
-    ErrorCode.TOPIC_ALREADY_EXISTS: "name",
-    ErrorCode.SCHEMA_BAD_REQUEST: "schema",
+    "Invalid topic name": "name",
+    "Group": "name",
+    "Topic": "name",
+    "The schema": "schema",
+    "Message schema": "schema",
+    "Provide an owner": "owner.id",
+    "Invalid chaos policy": "chaos.globalPolicy.delayFrom",
 }
+"""The fields of refusals that do not begin with one, by how they begin."""
 
 
 def topic_form_pages(console: Console) -> list[HTTPRouteHandler]:
@@ -51,9 +56,13 @@ def topic_form_pages(console: Console) -> list[HTTPRouteHandler]:
             name=name,
             given=dict.fromkeys((*FIELDS, _SEEN, _JSON), "") | given,
             problem=_problem(error, is_json=bool(given.get(_JSON))),
-            fields=(*FIELDS, _JSON),
+            fields=[each for each in (*FIELDS, _JSON) if not name or each != "name"],
             sources=management.owner_sources,
         )
+
+    async def stored(caller: Caller, topic: str) -> dict[str, str]:
+        topics.owned(caller, topic, "change topic")
+        return _given(await topics.get(topic))
 
     @get("/topics/new")
     async def new(request: AnyRequest, group: FromQuery[str] = "") -> Answer:
@@ -82,7 +91,7 @@ def topic_form_pages(console: Console) -> list[HTTPRouteHandler]:
 
     @get("/topics/{topic:str}/edit")
     async def edit(request: AnyRequest, topic: FromPath[str]) -> Answer:
-        found = _given(await console.gate.read(topics.get, topic))
+        found = await console.gate.act(request, stored, topic)
         return await form_page(request, found | {_SEEN: found["modifiedAt"]}, name=topic)
 
     @post("/topics/{topic:str}/edit")
@@ -90,7 +99,7 @@ def topic_form_pages(console: Console) -> list[HTTPRouteHandler]:
         given = await form_of(request)
 
         async def changed(caller: Caller) -> None:
-            found = _given(await topics.get(topic))
+            found = await stored(caller, topic)
             seen, given[_SEEN] = given.get(_SEEN), found["modifiedAt"]
             if seen != given[_SEEN]:
                 raise Refused(
@@ -155,7 +164,6 @@ def _problem(error: Refused | None, *, is_json: bool) -> dict[str, str]:
         return problem
     if is_json:
         return problem | {"field": _JSON}
-    if error.code in _FIELD_OF:
-        return problem | {"field": _FIELD_OF[error.code]}
-    inner = (each for each in FIELDS if problem["field"] and each.startswith(problem["field"]))
-    return problem | {"field": next(inner, "")}
+    inner = [each for each in FIELDS if problem["field"] and each.startswith(problem["field"])]
+    said = [field for start, field in _FIELD_OF.items() if error.message.startswith(start)]
+    return problem | {"field": next(iter(inner + said), "")}

@@ -41,7 +41,6 @@ class MessagePreviews:
         self._dc = dc
         self._reader = reader
 
-    @property
     def datacenters(self) -> list[str]:
         """The datacentres whose logs can be read, sorted."""
         return self._logs.datacenters

@@ -17,7 +17,6 @@ class PublishTrials:
         self._topics = topics
         self._publish = publish
 
-    @property
     def is_possible(self) -> bool:
         """True if this node publishes."""
         return self._publish is not None
