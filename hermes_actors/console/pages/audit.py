@@ -22,20 +22,17 @@ def audit_pages(console: Console) -> list[HTTPRouteHandler]:
     """/console/audit, and /console/topics/{topic}/changes."""
     parts, gate = console.parts, console.gate
 
+    async def searched(caller: Caller, chosen: dict[str, str], before: str) -> dict[str, Any]:
+        return await parts.audit.changes(caller, **chosen, limit=STEP, before=before)
+
     @get("/audit")
-    async def page(
-        request: AnyRequest,
-        resource: _Text = "",
-        by: _Text = "",
-        since: _Text = "",
-        before: _Text = "",
-    ) -> Answer:
-        asked = resource.strip(), by.strip(), since.strip()
-        chosen = dict(zip(("resource", "by", "since"), asked, strict=True))
+    async def page(request: AnyRequest) -> Answer:
+        asked = request.query_params
+        chosen = {each: asked.get(each, "").strip() for each in ("resource", "by", "since")}
         found: dict[str, Any] = {"changes": [], "next": None, "isComplete": True}
         error = None
         try:
-            found = await gate.act(request, parts.audit.changes, *asked, "", STEP, before)
+            found = await gate.act(request, searched, chosen, asked.get("before", ""))
         except Refused as refused:
             error = refused
         return await console.page(request, "audit.html", error=error, chosen=chosen, **found)

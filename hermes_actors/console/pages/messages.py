@@ -2,12 +2,12 @@
 
 import re
 from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import Any
 from urllib.parse import quote
 
 from litestar import get, post
 from litestar.handlers import HTTPRouteHandler
-from litestar.params import FromPath, QueryParameter
+from litestar.params import FromPath
 
 from hermes_actors.console.console import Console, form_of
 from hermes_actors.console.formats import pretty
@@ -27,7 +27,6 @@ CUT_CHARACTERS = 1_000
 _LINE_CHARACTERS = 300
 _PRETTY_CHARACTERS_MAX = 65_536
 _HEADER = re.compile(r"([!#$%&'*+.^_`|~0-9A-Za-z-]+)[ \t]*:[ \t]*([^\x00-\x1f\x7f]*)")
-_Text = Annotated[str, QueryParameter(max_length=256)]
 
 
 def message_pages(console: Console) -> list[HTTPRouteHandler]:
@@ -35,51 +34,43 @@ def message_pages(console: Console) -> list[HTTPRouteHandler]:
     parts, gate = console.parts, console.gate
     previews, trials = parts.previews, parts.publish_trials
 
-    async def newest(caller: Caller, topic: str, dc: str, partition: int | None) -> dict[str, Any]:
-        found = await previews.newest(caller, topic, NEWEST, cluster=dc, partition=partition)
-        return {"messages": [_shown(each, CUT_CHARACTERS) for each in reversed(found)]}
-
-    async def at(
-        caller: Caller, topic: str, dc: str, partition: int | None, offset: int
-    ) -> dict[str, Any]:
-        if partition is None:
+    async def found(
+        caller: Caller, topic: str, dc: str, partition: str = "", offset: str = ""
+    ) -> list[dict[str, Any]]:
+        number, at = _number("partition", partition), _number("offset", offset)
+        if at is None:
+            newest = await previews.newest(caller, topic, NEWEST, cluster=dc, partition=number)
+            return [_shown(each, CUT_CHARACTERS) for each in reversed(newest)]
+        if number is None:
             raise Refused("Message.partition must be given with an offset")
-        return {"messages": [_shown(await previews.at(caller, topic, dc, partition, offset))]}
+        return [_shown(await previews.at(caller, topic, dc, number, at))]
 
     async def head(caller: Caller, topic: str, action: str) -> dict[str, Any]:
         return about(parts, caller, topic, action)
 
     @get("/topics/{topic:str}/messages")
-    async def page(
-        request: AnyRequest,
-        topic: FromPath[str],
-        datacenter: _Text = "",
-        partition: _Text = "",
-        offset: _Text = "",
-        sent: _Text = "",
-    ) -> Answer:
-        dc = datacenter or console.config.dc
+    async def page(request: AnyRequest, topic: FromPath[str]) -> Answer:
+        asked = request.query_params
+        place = {each: asked.get(each, "") for each in ("partition", "offset")}
+        dc = asked.get("datacenter") or console.config.dc
         shown = await gate.act(request, head, topic, "see messages of topic")
-        shown |= {"datacenters": previews.datacenters(), "datacenter": dc, "sent": sent}
-        shown |= {"chosen": {"partition": partition, "offset": offset}, "messages": []}
+        shown |= {"sent": asked.get("sent", ""), "datacenter": dc, "chosen": place}
+        shown |= {"datacenters": previews.datacenters(), "messages": []}
         error = None
         try:
-            place = _number("partition", partition), _number("offset", offset)
-            if place[1] is None:
-                shown |= await gate.act(request, newest, topic, dc, place[0])
-            else:
-                shown |= await gate.act(request, at, topic, dc, place[0], place[1])
+            shown["messages"] = await gate.act(
+                request, found, topic, dc, place["partition"], place["offset"]
+            )
         except Refused as refused:
             error = refused
         return await console.page(request, "messages.html", error=error, **shown)
 
     @get("/topics/{topic:str}/messages/live")
-    async def live(request: AnyRequest, topic: FromPath[str], sent: _Text = "") -> Answer:
-        dc = console.config.dc
-        shown = await gate.act(request, newest, topic, dc, None)
-        return await console.fragment(
-            "messages_live.html", name=topic, datacenter=dc, sent=sent, **shown
-        )
+    async def live(request: AnyRequest, topic: FromPath[str]) -> Answer:
+        shown = {"name": topic, "datacenter": console.config.dc}
+        shown["sent"] = request.query_params.get("sent", "")
+        messages = await gate.act(request, found, topic, console.config.dc)
+        return await console.fragment("messages_live.html", messages=messages, **shown)
 
     async def form_page(
         request: AnyRequest,
