@@ -132,7 +132,12 @@ def statements(node: ast.AST) -> Iterator[ast.AST]:
             yield from statements(child)
 
 
-CALLED = {"jwt": "pyjwt", "argon2": "argon2-cffi", "opentelemetry": "opentelemetry-sdk"}
+CALLED = {
+    "jwt": "pyjwt",
+    "argon2": "argon2-cffi",
+    "opentelemetry": "opentelemetry-sdk",
+    "yaml": "pyyaml",
+}
 """Distributions that are called otherwise than what is imported from them."""
 
 

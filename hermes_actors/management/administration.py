@@ -18,7 +18,6 @@ from hermes_actors.management.audit import AuditTrail
 from hermes_actors.management.balancing.operating import ConsumingNodes, Drains, WorkloadConstraints
 from hermes_actors.management.balancing.ownership import Balancing, ProposePlan
 from hermes_actors.management.balancing.placements import Placements
-from hermes_actors.management.catalog.consistency import Consistency
 from hermes_actors.management.catalog.groups import Groups
 from hermes_actors.management.catalog.oauth_providers import OAuthProviders
 from hermes_actors.management.catalog.owners import Owners
@@ -36,11 +35,13 @@ from hermes_actors.management.catalog.topics import Topics
 from hermes_actors.management.changes import Changes
 from hermes_actors.management.configuration.apply import Apply, Resources
 from hermes_actors.management.configuration.backup import Backups
+from hermes_actors.management.configuration.consistency import Consistency
+from hermes_actors.management.configuration.hermes_console import HermesConsole
 from hermes_actors.management.dead_letters.letters import DeadLetters, Letters
 from hermes_actors.management.dead_letters.redrives import Redrives
 from hermes_actors.management.dead_letters.undelivered import UndeliveredMessages
-from hermes_actors.management.hermes_console import HermesConsole
 from hermes_actors.management.messages.filters import FilterTrials
+from hermes_actors.management.messages.inactive import InactiveTopics
 from hermes_actors.management.messages.offline import OfflineTasks
 from hermes_actors.management.messages.previews import MessagePreviews
 from hermes_actors.management.messages.publish_trials import Publish, PublishTrials
@@ -52,7 +53,6 @@ from hermes_actors.management.offsets.retransmission import Retransmissions
 from hermes_actors.management.offsets.standings import Standings
 from hermes_actors.management.queries.queries import Queries
 from hermes_actors.management.status.health import NodeHealth
-from hermes_actors.management.status.inactive import InactiveTopics
 from hermes_actors.management.status.overview import Overview
 from hermes_actors.management.status.statuses import Statuses
 from hermes_actors.metadata.keys import key

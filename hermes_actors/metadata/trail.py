@@ -121,7 +121,8 @@ class Trail:
             (record.offset, 0),
             key,
             action_of(former, register.body),
-            register.stamp,
+            # What was restored or sent again has an old stamp.
+            record.timestamp_ms if replaced is None else register.stamp,
             register.dc,
             author_in(headers),
             former,

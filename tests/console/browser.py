@@ -57,7 +57,6 @@ def watched_page(browser: Browser, base: str, **options: Any) -> Iterator[Page]:
 def assert_accessible(page: Page) -> None:
     """Axe finds no serious violation, in neither theme."""
     for scheme in ("light", "dark"):
-        # Without motion, because colours that are changing have no contrast yet.
         page.emulate_media(color_scheme=scheme, reduced_motion="reduce")
         found = Axe().run(page)
         grave = [

@@ -60,7 +60,12 @@ def _files(names: list[str]) -> Iterator[str]:
         if not Path(name).is_dir():
             yield name
             continue
-        inside = [p for p in sorted(Path(name).rglob("*")) if p.suffix in SUFFIXES]
+        inside = [
+            each
+            for each in sorted(Path(name).rglob("*"))
+            # A topic's schema may lie beside its file.
+            if each.suffix in SUFFIXES and not each.name.endswith(".schema.json")
+        ]
         if not inside:
             raise UsageWrong(f"-f {name}: there is no file *{', *'.join(SUFFIXES)} in it")
         yield from map(str, inside)

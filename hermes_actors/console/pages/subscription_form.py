@@ -103,7 +103,9 @@ def _body(given: Mapping[str, str]) -> dict[str, Any]:
         (first, _, last), value = field.partition("."), text.strip() or None
         if last:
             is_list = value is not None and last in _LISTS
-            inner.setdefault(first, {})[last] = text.split(",") if is_list else value
+            inner.setdefault(first, {})[last] = (
+                text.replace(" ", "").split(",") if is_list else value
+            )
         else:
             body[first] = value
     body |= inner | {"headers": headers, "description": given.get("description", "").strip()}

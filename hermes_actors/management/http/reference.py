@@ -78,10 +78,11 @@ def _curl(operation: dict[str, Any], body: dict[str, Any]) -> str:
     """A command that makes an example of a request."""
     path, query = operation["path"], {}
     for each in operation.get("parameters", ()):
+        example = str(each.get("example", each["name"]))
         if each["in"] == "path":
-            path = path.replace(f"{{{each['name']}}}", quote(str(each["example"])))
+            path = path.replace(f"{{{each['name']}}}", quote(example))
         elif each["required"]:
-            query[each["name"]] = each["example"]
+            query[each["name"]] = example
     url = f"localhost:8090{path}{'?' if query else ''}{urlencode(query)}"
     words = ["curl", *(["-X", operation["verb"]] if operation["verb"] != "GET" else []), url]
     if body:

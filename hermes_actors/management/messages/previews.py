@@ -89,8 +89,7 @@ class MessagePreviews:
         caller: Caller,
         topic: str,
         count: int,
-        *,
-        cluster: str | None = None,
+        cluster: str = "",
         partition: int | None = None,
     ) -> list[dict[str, Any]]:
         """The newest messages of one partition or of all, oldest first, each as from `at`."""

@@ -98,9 +98,10 @@ def cluster_in_memory() -> Iterator[Cluster]:
         def log_message(self, format: str, *args: object) -> None:  # noqa: A002
             pass
 
-    loop = threading.Thread(target=trio.run, args=(cluster.run,))
+    loop = threading.Thread(target=trio.run, args=(cluster.run,), daemon=True)
     loop.start()
-    cluster.is_there.wait()
+    while not cluster.is_there.wait(1):
+        assert loop.is_alive(), "the cluster has failed; its error is above"
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as httpd:
         cluster.url = f"http://127.0.0.1:{httpd.server_port}"
         server = threading.Thread(target=httpd.serve_forever, args=(0.01,))

@@ -1,5 +1,6 @@
 """Topics without new messages for a long time, from the logs of all datacentres."""
 
+from contextlib import suppress
 from typing import Any
 
 from hermes_actors.errors import Refused
@@ -29,24 +30,23 @@ class InactiveTopics:
         if days < 1:
             raise Refused("days must be greater than or equal to 1")
         since_ms = self._clock.now_ms() - days * _DAY_MS
-        created = {
-            name: round(1_000 * live.topic.created_at)
+        topics = {
+            name: live
             for name, live in sorted(self._catalog.topics.items())
             if 1_000 * live.topic.created_at < since_ms
         }
 
         async def last_of_each(log: Log) -> dict[str, int]:
-            found = dict(created)
-            for name in created.keys() & self._catalog.topics.keys():
-                log_topic = self._catalog.topics[name].log_topic
-                try:
-                    ends = await log.positions(log_topic, LATEST)
-                    if ends != await log.positions(log_topic, since_ms):
-                        del found[name]
-                    elif records := await newest(log, log_topic, ends, 1):
-                        found[name] = records[0].timestamp_ms
-                except UnknownTopic:
-                    continue
+            found = {}
+            for name, live in topics.items():
+                last_ms = round(1_000 * live.topic.created_at)
+                with suppress(UnknownTopic):
+                    ends = await log.positions(live.log_topic, LATEST)
+                    if ends != await log.positions(live.log_topic, since_ms):
+                        continue
+                    for record in await newest(log, live.log_topic, ends, 1):
+                        last_ms = record.timestamp_ms
+                found[name] = last_ms
             return found
 
         answers = (await self._logs.ask(last_of_each, timeout_s=TIMEOUT_S)).whole().values()
@@ -57,6 +57,6 @@ class InactiveTopics:
                 "notificationTsMs": [],
                 "whitelisted": False,
             }
-            for name in created
+            for name in topics
             if all(name in each for each in answers)
         ]

@@ -19,14 +19,14 @@ class HermesConsole:
     def __init__(self, config: ManagementConfig) -> None:
         self._config = config
         self._defaults = msgspec.json.decode(
-            files("hermes_actors.management").joinpath("hermes_console.json").read_bytes()
+            files(__package__).joinpath("hermes_console.json").read_bytes()
         )
 
     async def configuration(self) -> dict[str, Any]:
         """The configuration of Hermes' console."""
         config, own = self._config, self._config.console
         sources = [
-            {"name": name, "placeholder": "Name of the owner"} for name in config.owner_sources
+            {"name": each, "placeholder": "The owner's name"} for each in config.owner_sources
         ]
         has_dashboards = bool(own.topic_dashboard_url and own.subscription_dashboard_url)
         known = {

@@ -39,6 +39,8 @@ async def test_a_topic_is_inactive_if_no_datacentre_has_a_message_of_it_since(ap
     found = (await api.get(f"{PATH}?days=20")).json()
     assert found == [entry("shop.busy", 50), entry("shop.empty", 0), entry("shop.old", 2)]
     assert api.refusal(await api.get(PATH, headers=SALES)) == (403, "OTHER")
+    wrong = await api.get(f"{PATH}?days=0")
+    assert api.message(wrong) == "days must be greater than or equal to 1"
     remote.faults.cut()
     answer = await api.get(PATH)
     assert api.refusal(answer) == (503, "OTHER")

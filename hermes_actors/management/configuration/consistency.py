@@ -15,15 +15,8 @@ from hermes_actors.management.access.roles import Caller
 from hermes_actors.management.bodies.secrets import masked
 from hermes_actors.management.changes import Changes
 from hermes_actors.management.offsets.asking import Logs
+from hermes_actors.metadata import keys
 from hermes_actors.metadata.commands import Absent, Change, Childless, StampIs, delete, put
-from hermes_actors.metadata.keys import (
-    group_key,
-    parse_log_topic,
-    subscription_key,
-    subscriptions_below,
-    topic_key,
-    topics_below,
-)
 from hermes_actors.metadata.registry import Metadata
 from hermes_actors.model.names import RESERVED_GROUP, SubscriptionName, TopicName
 from hermes_actors.model.subscription import Subscription
@@ -72,19 +65,19 @@ class Consistency:
 
     async def sync_group(self, group: str, primary_datacenter: str) -> None:
         """Make a group in all datacentres what it is in one of them."""
-        await self._sync(group_key(group), primary_datacenter, topics_below(group))
+        await self._sync(keys.group_key(group), primary_datacenter, keys.topics_below(group))
 
     async def sync_topic(self, topic: str, primary_datacenter: str) -> None:
         """Make a topic in all datacentres what it is in one of them."""
         name = TopicName.parse(topic)
-        around = subscriptions_below(name), group_key(name.group)
-        await self._sync(topic_key(name), primary_datacenter, *around)
+        around = keys.subscriptions_below(name), keys.group_key(name.group)
+        await self._sync(keys.topic_key(name), primary_datacenter, *around)
 
     async def sync_subscription(self, topic: str, name: str, primary_datacenter: str) -> None:
         """Make a subscription in all datacentres what it is in one of them."""
         found = SubscriptionName(TopicName.parse(topic), name)
-        key = subscription_key(found)
-        await self._sync(key, primary_datacenter, f"{key}/", topic_key(found.topic))
+        key = keys.subscription_key(found)
+        await self._sync(key, primary_datacenter, f"{key}/", keys.topic_key(found.topic))
 
     async def _sync(self, key: str, primary: str, below: str, parent: str = "") -> None:
         """Make a change to the own metadata, which the other datacentres copy. `below`: the prefix
@@ -132,19 +125,17 @@ class Consistency:
         held = (await self._logs.ask(lambda log: log.topics.names())).whole().values()
 
         def is_unknown(log_topic: str) -> bool:
-            parsed = parse_log_topic(log_topic, self._metadata.namespace)
+            parsed = keys.parse_log_topic(log_topic, self._metadata.namespace)
             if parsed is None or parsed[0].group.partition(".")[0] == RESERVED_GROUP:
                 return False
-            return all(fold.register(topic_key(parsed[0])) is None for fold in folds)
+            return all(fold.register(keys.topic_key(parsed[0])) is None for fold in folds)
 
         return sorted(filter(is_unknown, {name for each in held for name in each}))
 
     async def delete_topic(self, caller: Caller, topic_name: str) -> None:
         """Delete a log topic without metadata, with its messages, in all datacentres."""
         if topic_name not in await self.unknown_topics():
-            raise Refused(
-                f"No log has a topic {topic_name} without metadata", ErrorCode.TOPIC_NOT_EXISTS
-            )
+            raise Refused(f"No log has a stray topic {topic_name}", ErrorCode.TOPIC_NOT_EXISTS)
         _logger.warning("%s deletes log topic %s, which has no metadata", caller.name, topic_name)
         (await self._logs.ask(lambda log: log.topics.delete(topic_name))).whole()
 
