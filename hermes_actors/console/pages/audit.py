@@ -19,7 +19,7 @@ _Text = Annotated[str, QueryParameter(max_length=500)]
 
 
 def audit_pages(console: Console) -> list[HTTPRouteHandler]:
-    """/console/audit, and /console/topics/{topic}/changes."""
+    """/console/audit, and /console/topics/{topic}/audit."""
     parts, gate = console.parts, console.gate
 
     async def searched(caller: Caller, chosen: dict[str, str], before: str) -> dict[str, Any]:
@@ -42,9 +42,9 @@ def audit_pages(console: Console) -> list[HTTPRouteHandler]:
         resource = f"topics/{topic}"
         return shown | await parts.audit.changes(caller, resource, limit=STEP, before=before)
 
-    @get("/topics/{topic:str}/changes")
+    @get("/topics/{topic:str}/audit")
     async def topic_page(request: AnyRequest, topic: FromPath[str], before: _Text = "") -> Answer:
         found = await gate.act(request, of_topic, topic, before)
-        return await console.page(request, "topic_changes.html", **found)
+        return await console.page(request, "topic_audit.html", **found)
 
     return [page, topic_page]

@@ -137,7 +137,7 @@ owner   reads   GET      /console/topics/{topic}/messages /console/topics/{topic
 owner   reads   GET      /console/topics/{topic}/edit /console/topics/{topic}/publish
 owner   reads   GET      /console/topics/{topic}/remove
 account reads   GET      /console/apply /console/topics/new
-account reads   GET      /console/audit /console/topics/{topic}/changes
+account reads   GET      /console/audit /console/topics/{topic}/audit
 account changes POST     /console/topics/new /console/apply
 owner   changes POST     /console/topics/{topic}/edit /console/topics/{topic}/publish
 owner   changes POST     /console/topics/{topic}/remove /console/topics/{topic}/schema
