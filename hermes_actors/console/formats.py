@@ -21,6 +21,7 @@ _TONES: Mapping[str, str] = MappingProxyType(
     )
 )
 _BYTES = ("B", "KiB", "MiB", "GiB", "TiB")
+TEXT_MAX = 4_000
 SPARK_WIDTH, SPARK_HEIGHT = 120, 28
 
 
@@ -68,6 +69,14 @@ def ago(epoch_ms: float, now_ms: float) -> str:
     """How long before `now_ms`: `5 min ago`."""
     passed_s = (now_ms - epoch_ms) / 1_000
     return "just now" if passed_s < 1 else f"{span(passed_s)} ago"
+
+
+def json(value: Any) -> str:
+    """A value as indented JSON, cut off after TEXT_MAX characters; empty for None."""
+    if value is None:
+        return ""
+    text = msgspec.json.format(msgspec.json.encode(value), indent=2).decode()
+    return text if len(text) <= TEXT_MAX else f"{text[:TEXT_MAX]}\n…"
 
 
 def epoch_ms(iso: str) -> int:
@@ -133,6 +142,7 @@ FILTERS: Mapping[str, Any] = MappingProxyType(
             moment,
             ago,
             epoch_ms,
+            json,
             pretty,
             points,
             iso_ms,
