@@ -126,7 +126,8 @@ def changed(
 ) -> list[tuple[str, str, str]]:
     """The path of each field that differs, its old and its new text."""
     old, new = flat(before), flat(after)
-    return [(name, old.get(name, ""), new.get(name, "")) for name in old | new]
+    texts = [(name, old.get(name, ""), new.get(name, "")) for name in old | new]
+    return [each for each in texts if each[1] != each[2]]
 
 
 FILTERS: Mapping[str, Any] = MappingProxyType(
