@@ -75,6 +75,9 @@ class ConsoleConfig(Struct, frozen=True, forbid_unknown_fields=True):
     topic_tracking_url: str = ""
     subscription_tracking_url: str = ""
 
+    def __repr__(self) -> str:
+        return redacted(self, **{each: "…" for each in self.__struct_fields__ if "url" in each})
+
 
 class WebhookConfig(Struct, frozen=True, forbid_unknown_fields=True):
     """Where changes are posted: set it on one node of the cluster. `secret_file` holds a secret of

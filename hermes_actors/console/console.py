@@ -31,7 +31,7 @@ NAVIGATION = (
     ("Balancer", "/console/balancer", ()),
     ("Trace", "/console/trace", ()),
     ("Apply", "/console/apply", ()),
-    ("Changes", "/console/audit", ()),
+    ("Audit", "/console/audit", ()),
 )
 """The pages in the bar of all pages, each with the beginnings of further addresses of it."""
 

@@ -21,6 +21,7 @@ _TONES: Mapping[str, str] = MappingProxyType(
     )
 )
 _BYTES = ("B", "KiB", "MiB", "GiB", "TiB")
+TEXT_MAX = 4_000
 SPARK_WIDTH, SPARK_HEIGHT = 120, 28
 
 
@@ -70,6 +71,14 @@ def ago(epoch_ms: float, now_ms: float) -> str:
     return "just now" if passed_s < 1 else f"{span(passed_s)} ago"
 
 
+def json(value: Any) -> str:
+    """A value as indented JSON, cut off after TEXT_MAX characters; empty for None."""
+    if value is None:
+        return ""
+    text = msgspec.json.format(msgspec.json.encode(value), indent=2).decode()
+    return text if len(text) <= TEXT_MAX else f"{text[:TEXT_MAX]}\n…"
+
+
 def epoch_ms(iso: str) -> int:
     """An ISO 8601 time of an answer as milliseconds since 1970."""
     return moment_ms(iso, 0)
@@ -117,7 +126,8 @@ def changed(
 ) -> list[tuple[str, str, str]]:
     """The path of each field that differs, its old and its new text."""
     old, new = flat(before), flat(after)
-    return [(name, old.get(name, ""), new.get(name, "")) for name in old | new]
+    texts = [(name, old.get(name, ""), new.get(name, "")) for name in old | new]
+    return [each for each in texts if each[1] != each[2]]
 
 
 FILTERS: Mapping[str, Any] = MappingProxyType(
@@ -133,6 +143,7 @@ FILTERS: Mapping[str, Any] = MappingProxyType(
             moment,
             ago,
             epoch_ms,
+            json,
             pretty,
             points,
             iso_ms,

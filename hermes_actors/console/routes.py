@@ -5,7 +5,7 @@ from litestar.exceptions import HTTPException
 
 from hermes_actors.console.console import Console
 from hermes_actors.console.pages.apply import apply_pages
-from hermes_actors.console.pages.audit import audit_pages
+from hermes_actors.console.pages.audit import audit_page
 from hermes_actors.console.pages.balancer import balancer_pages
 from hermes_actors.console.pages.catalog import catalog_pages
 from hermes_actors.console.pages.dead_letters import dead_letter_pages
@@ -45,7 +45,6 @@ def console_routes(console: Console) -> Router:
             *topic_pages(console),
             *message_pages(console),
             *schema_pages(console),
-            *audit_pages(console),
             *apply_pages(console),
             *subscription_page(console),
             *subscription_forms(console),
@@ -54,6 +53,7 @@ def console_routes(console: Console) -> Router:
             *dead_letter_pages(console),
             *balancer_pages(console),
             *trace_page(console),
+            *audit_page(console),
         ],
         include_in_schema=False,
         exception_handlers=dict.fromkeys(

@@ -35,7 +35,7 @@ def launch(playwright: Playwright) -> Browser:
 
 
 @contextmanager
-def watched_page(browser: Browser, base: str, **options: Any) -> Iterator[Page]:
+def watched_page(browser: Browser, base: str, **options: Any) -> Iterator[Any]:
     """A page in a new profile. At the end of the block: no error was seen in it.
 
     A test that provokes an answer such as 404 takes it out of `page.errors` itself.

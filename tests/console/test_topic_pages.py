@@ -161,7 +161,7 @@ async def test_who_does_not_own_a_topic_sees_no_action_and_gets_403(desk):
         shown = (await desk.get(page)).text
         assert any(each in shown for each in ACTIONS)
     await desk.sign_in("eve")
-    for page in (TOPIC, f"{TOPIC}/schema", f"{TOPIC}/changes"):
+    for page in (TOPIC, f"{TOPIC}/schema", f"{TOPIC}/audit"):
         answer = await desk.get(page)
         assert answer.status_code == 200
         assert not [each for each in ACTIONS if each in answer.text]
@@ -212,7 +212,7 @@ async def test_no_text_of_a_topic_a_message_or_a_configuration_becomes_markup(de
         f"{TOPIC}/messages?datacenter={MARKUP}",
         f"{TOPIC}/edit",
         "/console/topics/avro.orders/schema?version=2&against=1",
-        "/console/topics/avro.orders/changes",
+        "/console/topics/avro.orders/audit",
         f"/console/audit?resource={MARKUP}",
     ):
         answer = await desk.get(page)

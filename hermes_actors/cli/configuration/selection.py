@@ -9,6 +9,8 @@ from hermes_actors.cli.command_line.failures import UsageWrong
 from hermes_actors.cli.connection.asking import management
 from hermes_actors.cli.connection.management import quoted
 
+_TIMEOUT_S = 120.0
+
 Lists = dict[str, list[dict[str, Any]]]
 
 LabelOption = Annotated[
@@ -28,7 +30,9 @@ def labelled(label: str | None = None) -> Lists:
     providers = [got(f"/oauth/providers/{quoted(name)}") for name in got("/oauth/providers")]
     wanted = [each for each in providers if not query or each.get("labels", {}).get(key) == value]
     queried = {
-        kind: json.loads(management().post(f"/query/{kind}", {"query": query}))
+        kind: json.loads(
+            management().post(f"/query/{kind}", {"query": query}, timeout_s=_TIMEOUT_S)
+        )
         for kind in ("groups", "topics", "subscriptions")
     }
     return {"oauthProviders": wanted, **queried}

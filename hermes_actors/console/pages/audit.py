@@ -1,50 +1,44 @@
-"""Who changed what, when and why: everything, and one topic with all that belongs to it."""
+"""Who changed what, when, and why."""
 
-from typing import Annotated, Any
+from typing import Any
 
 from litestar import get
 from litestar.handlers import HTTPRouteHandler
-from litestar.params import FromPath, QueryParameter
+from litestar.params import FromQuery
 
 from hermes_actors.console.console import Console
-from hermes_actors.console.pages.topic import about
 from hermes_actors.errors import Refused
-from hermes_actors.management.access.roles import Caller
 from hermes_actors.management.http.answers import Answer, AnyRequest
 
-STEP = 50
-"""How many changes a page shows."""
+CHANGES = 50
+"""The changes of a page."""
 
-_Text = Annotated[str, QueryParameter(max_length=500)]
+_NOTHING: dict[str, Any] = {"changes": [], "next": None, "isComplete": True}
 
 
-def audit_pages(console: Console) -> list[HTTPRouteHandler]:
-    """/console/audit, and /console/topics/{topic}/changes."""
-    parts, gate = console.parts, console.gate
-
-    async def searched(caller: Caller, chosen: dict[str, str], before: str) -> dict[str, Any]:
-        return await parts.audit.changes(caller, **chosen, limit=STEP, before=before)
+def audit_page(console: Console) -> list[HTTPRouteHandler]:
+    """/console/audit."""
+    trail = console.parts.audit
 
     @get("/audit")
-    async def page(request: AnyRequest) -> Answer:
-        asked = request.query_params
-        chosen = {each: asked.get(each, "").strip() for each in ("resource", "by", "since")}
-        found: dict[str, Any] = {"changes": [], "next": None, "isComplete": True}
-        error = None
+    async def audit(
+        request: AnyRequest,
+        resource: FromQuery[str] = "",
+        by: FromQuery[str] = "",
+        since: FromQuery[str] = "",
+        before: FromQuery[str] = "",
+    ) -> Answer:
+        chosen = {"resource": resource.strip(), "by": by.strip(), "since": since.strip()}
+        found, refused = _NOTHING, None
         try:
-            found = await gate.act(request, searched, chosen, asked.get("before", ""))
-        except Refused as refused:
-            error = refused
-        return await console.page(request, "audit.html", error=error, chosen=chosen, **found)
+            found = await console.gate.act(
+                request,
+                lambda caller: trail.changes(caller, **chosen, limit=CHANGES, before=before),
+            )
+        except Refused as error:
+            refused = error
+        return await console.page(
+            request, "audit.html", error=refused, chosen=chosen, before=before, found=found
+        )
 
-    async def of_topic(caller: Caller, topic: str, before: str) -> dict[str, Any]:
-        shown = about(parts, caller, topic)
-        resource = f"topics/{topic}"
-        return shown | await parts.audit.changes(caller, resource, limit=STEP, before=before)
-
-    @get("/topics/{topic:str}/changes")
-    async def topic_page(request: AnyRequest, topic: FromPath[str], before: _Text = "") -> Answer:
-        found = await gate.act(request, of_topic, topic, before)
-        return await console.page(request, "topic_changes.html", **found)
-
-    return [page, topic_page]
+    return [audit]

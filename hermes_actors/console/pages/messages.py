@@ -140,11 +140,12 @@ def _headers(given: Mapping[str, str]) -> list[tuple[str, str]]:
 def _shown(message: dict[str, Any], characters_max: int | None = None) -> dict[str, Any]:
     """The message as the page shows it: JSON indented, cut to `characters_max`."""
     text = message.get("body", message.get("bodyBase64"))
+    line = (text or "")[:_LINE_CHARACTERS]
     if text is not None and len(text) <= _PRETTY_CHARACTERS_MAX:
         text = pretty(text)
     return message | {
         "time": iso_ms(message["timestamp"]),
-        "line": (message.get("body") or "")[:_LINE_CHARACTERS],
+        "line": line,
         "text": text if text is None else text[:characters_max],
         "characters": len(text or ""),
         "key": message.get("key", message.get("keyBase64")),

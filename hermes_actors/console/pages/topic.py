@@ -6,9 +6,10 @@ from urllib.parse import quote
 import msgspec
 from litestar import Response, get, post
 from litestar.handlers import HTTPRouteHandler
-from litestar.params import FromPath
+from litestar.params import FromPath, FromQuery
 
 from hermes_actors.console.console import Console, form_of
+from hermes_actors.console.pages.audit import CHANGES
 from hermes_actors.errors import Refused
 from hermes_actors.management.access.roles import Caller
 from hermes_actors.management.administration import Administration
@@ -52,6 +53,19 @@ def topic_pages(console: Console) -> list[HTTPRouteHandler]:
     async def live(topic: FromPath[str]) -> Answer:
         return await console.fragment("topic_live.html", **await gate.read(figures, topic))
 
+    async def history(caller: Caller, topic: str, before: str) -> dict[str, Any]:
+        shown = about(parts, caller, topic)
+        resource = f"topics/{topic}"
+        found = await parts.audit.changes(caller, resource, limit=CHANGES, before=before)
+        return shown | {"found": found, "chosen": {}}
+
+    @get("/topics/{topic:str}/audit")
+    async def audit(
+        request: AnyRequest, topic: FromPath[str], before: FromQuery[str] = ""
+    ) -> Answer:
+        shown = await gate.act(request, history, topic, before)
+        return await console.page(request, "topic_audit.html", **shown)
+
     @get("/topics/{topic:str}/export")
     async def export(topic: FromPath[str]) -> Answer:
         found = msgspec.json.encode(await gate.read(parts.topics.get, topic))
@@ -86,7 +100,7 @@ def topic_pages(console: Console) -> list[HTTPRouteHandler]:
             back=where,
         )
 
-    return [page, live, export, ask, remove]
+    return [page, live, audit, export, ask, remove]
 
 
 def about(parts: Administration, caller: Caller, topic: str, action: str = "") -> dict[str, Any]:

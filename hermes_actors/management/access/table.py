@@ -120,7 +120,7 @@ admin   changes POST     /consistency/sync/groups/{group} /consistency/sync/topi
 admin   changes POST     /consistency/sync…
 anyone  reads   GET      /offline-retransmission/tasks /offline-retransmission/topics/{topic}/tasks
 owner   changes POST     /offline-retransmission/tasks
-owner   changes DELETE   /offline-retransmission/tasks/{task}
+account changes DELETE   /offline-retransmission/tasks/{task}
 open    reads   GET      /console
 anyone  reads   GET      /dashboards/topics/{topic} /dashboards… /monitoring/consumer-groups
 anyone  reads   GET      /tracking-urls/topics/{topic} /tracking-urls…
@@ -129,7 +129,7 @@ open    reads   GET      /console/static/{name} /console/sign-in
 open    changes POST     /console/sign-in /console/sign-out
 anyone  reads   GET      /console/overview /console/overview/live /console/search
 anyone  reads   GET      /console/topics /console/subscriptions /console/groups
-account reads   GET      /console/groups/new /console/groups/{group}/remove
+account reads   GET      /console/audit /console/groups/new /console/groups/{group}/remove
 owner   reads   GET      /console/groups/{group}/edit
 anyone  reads   GET      /console/topics/{topic} /console/topics/{topic}/live
 anyone  reads   GET      /console/topics/{topic}/export /console/topics/{topic}/schema
@@ -137,7 +137,7 @@ owner   reads   GET      /console/topics/{topic}/messages /console/topics/{topic
 owner   reads   GET      /console/topics/{topic}/edit /console/topics/{topic}/publish
 owner   reads   GET      /console/topics/{topic}/remove
 account reads   GET      /console/apply /console/topics/new
-account reads   GET      /console/audit /console/topics/{topic}/changes
+account reads   GET      /console/topics/{topic}/audit
 account changes POST     /console/topics/new /console/apply
 owner   changes POST     /console/topics/{topic}/edit /console/topics/{topic}/publish
 owner   changes POST     /console/topics/{topic}/remove /console/topics/{topic}/schema

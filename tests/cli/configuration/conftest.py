@@ -46,7 +46,7 @@ class Cluster:
     async def run(self) -> None:
         clock, rng = SystemClock(), random.Random(1)
         log = MemoryLog("dc1", clock)
-        self.metadata = Metadata(log, clock=clock, ids=seeded_ids(rng), rng=rng)
+        self.metadata = Metadata(log, clock=clock, ids=seeded_ids(rng), rng=rng, entries_max=100)
         settings = ManagementConfig(allow_removal=True)
         config = msgspec.structs.replace(Config(), management=settings)
         self.stop = trio.Event()

@@ -290,7 +290,7 @@ def test_the_loser_of_a_race_is_told(clusters, run, folder):
     cluster.before = [None, change_back]
     done = run(cluster, "apply", "-f", folder)
     assert (done.exit_code, done.stdout.count("~")) == (0, 1), done.stderr
-    assert "topics/shop.carts is no longer as in the files" in done.stderr
+    assert "topics/shop.carts is no longer as in the files: admin changed it at 2" in done.stderr
 
 
 def test_a_configuration_of_several_requests_is_compared_as_a_whole(
@@ -342,3 +342,48 @@ def test_a_backup_is_restored_exactly_into_an_empty_cluster_only(clusters, run, 
 
     file.write_text(file.read_text()[:-100])
     assert run(clusters(), "metadata", "restore", file).exit_code == 2
+
+
+@pytest.mark.slow
+def test_500_topics_and_2000_subscriptions_are_applied_once_and_restored(
+    clusters, run, tmp_path, monkeypatch
+):
+    owner = {"source": "Plaintext", "id": "sales"}
+    for group in range(20):
+        topics = [
+            {
+                "name": f"g{group}.t{at}",
+                "description": "",
+                "owner": owner,
+                "contentType": "JSON",
+                "retentionTime": {"duration": 1},
+                **({} if at % 5 else {"schema": {"type": "object", "title": f"{group} {at}"}}),
+            }
+            for at in range(25)
+        ]
+        subscriptions = [
+            {
+                "topicName": topic["name"],
+                "name": f"s{at}",
+                "endpoint": f"https://ada:${{env:PW}}@sink.example.com/{at}",
+                "description": "",
+                "owner": owner,
+            }
+            for topic in topics
+            for at in range(4)
+        ]
+        lists = {"groups": [{"groupName": f"g{group}"}], "topics": topics}
+        text = json.dumps({**lists, "subscriptions": subscriptions})
+        (tmp_path / f"g{group}.json").write_text(text)
+    monkeypatch.setenv("PW", "hunter2")
+    lost, empty, file = clusters(), clusters(), tmp_path / "backup"
+    for created, same in ((2520, 0), (0, 2520)):
+        done = run(lost, "apply", "-f", tmp_path)
+        assert done.stdout.splitlines()[-1] == (
+            f"{created} created, 0 changed, 0 deleted, {same} unchanged"
+        )
+    assert run(lost, "metadata", "backup", file).exit_code == 0
+    restored = run(empty, "metadata", "restore", file)
+    assert restored.exit_code == 0, restored.stderr
+    assert run(empty, "export").stdout == run(lost, "export").stdout
+    assert empty.metadata.catalog.schemas == lost.metadata.catalog.schemas

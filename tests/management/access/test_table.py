@@ -27,7 +27,7 @@ OWNER = {"source": "Plaintext", "id": "sales"}
 HELD = {"group": "shop", "topic": "shop.orders", "name": "billing", "subject": "shop.orders"}
 HELD |= {"source": "Plaintext", "owner": "sales", "provider": "sso", "dc": "dc1", "node": "a"}
 HELD |= {"version": "1", "schema_id": "1", "index": "0", "letter": "1", "message_id": "m"}
-HELD |= {"cluster": "dc1", "partition": "0", "offset": "0", "task": "1"}
+HELD |= {"cluster": "dc1", "partition": "0", "offset": "0", "task": "t"}
 SUBSCRIPTION = "/topics/{topic}/subscriptions/{name}"
 BODIES = {
     f"{SUBSCRIPTION}/state": "SUSPENDED",
