@@ -56,7 +56,7 @@ from hermes_actors.node.coordinating import open_coordination
 from hermes_actors.node.environment import NodeEnvironment
 from hermes_actors.node.measures import loop_metrics
 from hermes_actors.node.metadata import start_metadata
-from hermes_actors.node.publishing import open_frontend
+from hermes_actors.node.publishing import open_frontend, publishes_tried
 from hermes_actors.node.reporting import follow_status, open_reporter
 from hermes_actors.node.running import Node, log_crash
 from hermes_actors.node.schemas import open_schemas
@@ -127,6 +127,7 @@ async def open_node(config: Config, environment: NodeEnvironment) -> AsyncIterat
                     ids=environment.ids,
                     pool=node.pool,
                     try_push=pushes_tried(node, environment),
+                    publish=publishes_tried(node),
                     schemas=node.schemas,
                     registry=node.registry,
                 )
