@@ -30,6 +30,7 @@ NAVIGATION = (
     ("Topics", "/console/topics", ("/console/subscriptions", "/console/groups")),
     ("Balancer", "/console/balancer", ()),
     ("Trace", "/console/trace", ()),
+    ("Apply", "/console/apply", ()),
     ("Audit", "/console/audit", ()),
 )
 """The pages in the bar of all pages, each with the beginnings of further addresses of it."""
@@ -151,6 +152,7 @@ class Console:
             "has_sign_in": has_sign_in,
             "is_read_only": is_read_only,
             "may_change": may_change,
+            "reason": request.scope["state"].get(REASON, ""),
             "said": request.cookies.get(_SAID, ""),
             "now_ms": self.clock.now_ms(),
         }

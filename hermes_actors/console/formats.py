@@ -88,7 +88,7 @@ def pretty(text: str) -> str:
     """JSON with indents; other text unchanged."""
     try:
         return msgspec.json.format(text, indent=2)
-    except (msgspec.MsgspecError, ValueError):
+    except (msgspec.MsgspecError, ValueError, RecursionError):
         return text
 
 
@@ -101,6 +101,33 @@ def points(values: Sequence[float]) -> str:
         f"{at * step:.1f},{SPARK_HEIGHT - 1 - each / top * height:.1f}"
         for at, each in enumerate(values)
     )
+
+
+def flat(value: Mapping[str, Any] | None, path: str = "") -> dict[str, str]:
+    """The fields of a JSON object as texts, by their paths. A list has an item a line; fields
+    without a value are left out.
+    """
+    found: dict[str, str] = {}
+    for name, each in (value or {}).items():
+        if isinstance(each, dict):
+            found |= flat(each, f"{path}{name}.")
+        elif each is not None:
+            items = each if isinstance(each, list) else [each]
+            found[path + name] = "\n".join(map(_text, items))
+    return found
+
+
+def _text(value: object) -> str:
+    return value if isinstance(value, str) else msgspec.json.encode(value).decode()
+
+
+def changed(
+    before: Mapping[str, Any] | None, after: Mapping[str, Any] | None
+) -> list[tuple[str, str, str]]:
+    """The path of each field that differs, its old and its new text."""
+    old, new = flat(before), flat(after)
+    texts = [(name, old.get(name, ""), new.get(name, "")) for name in old | new]
+    return [each for each in texts if each[1] != each[2]]
 
 
 FILTERS: Mapping[str, Any] = MappingProxyType(
@@ -120,6 +147,7 @@ FILTERS: Mapping[str, Any] = MappingProxyType(
             pretty,
             points,
             iso_ms,
+            changed,
         )
     }
 )

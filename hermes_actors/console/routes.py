@@ -4,17 +4,22 @@ from litestar import Router
 from litestar.exceptions import HTTPException
 
 from hermes_actors.console.console import Console
+from hermes_actors.console.pages.apply import apply_pages
 from hermes_actors.console.pages.audit import audit_page
 from hermes_actors.console.pages.balancer import balancer_pages
 from hermes_actors.console.pages.catalog import catalog_pages
 from hermes_actors.console.pages.dead_letters import dead_letter_pages
 from hermes_actors.console.pages.group import group_pages
+from hermes_actors.console.pages.messages import message_pages
 from hermes_actors.console.pages.overview import overview_page
 from hermes_actors.console.pages.retransmission import retransmission_page
+from hermes_actors.console.pages.schema import schema_pages
 from hermes_actors.console.pages.sign_in import sign_in_page
 from hermes_actors.console.pages.subscription import subscription_page
 from hermes_actors.console.pages.subscription_actions import action_pages
 from hermes_actors.console.pages.subscription_form import subscription_forms
+from hermes_actors.console.pages.topic import topic_pages
+from hermes_actors.console.pages.topic_form import topic_form_pages
 from hermes_actors.console.pages.trace import trace_page
 from hermes_actors.errors import HermesError
 from hermes_actors.management.http.answers import Answer, AnyRequest
@@ -36,6 +41,11 @@ def console_routes(console: Console) -> Router:
             *overview_page(console),
             *catalog_pages(console),
             *group_pages(console),
+            *topic_form_pages(console),
+            *topic_pages(console),
+            *message_pages(console),
+            *schema_pages(console),
+            *apply_pages(console),
             *subscription_page(console),
             *subscription_forms(console),
             *action_pages(console),

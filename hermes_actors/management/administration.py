@@ -44,6 +44,7 @@ from hermes_actors.management.messages.filters import FilterTrials
 from hermes_actors.management.messages.inactive import InactiveTopics
 from hermes_actors.management.messages.offline import OfflineTasks
 from hermes_actors.management.messages.previews import MessagePreviews
+from hermes_actors.management.messages.publish_trials import Publish, PublishTrials
 from hermes_actors.management.messages.pulls import AskOwner, Pulls
 from hermes_actors.management.messages.tail import Tails
 from hermes_actors.management.messages.tracking import MessageTracking
@@ -94,8 +95,8 @@ class Administration:
     `metadata` and `log` are that datacentre's. `security` identifies callers; without it everybody
     is an administrator. `notices` returns further warnings about this node. `probe` answers
     Kubernetes' probes. `ids` generates secrets. `pool` runs slow work on schemas and filters.
-    `try_push` pushes one message as consumers do. `ask_owner` has a pull subscription's owner
-    answer its clients. `schemas` are the schemas that the node knows, by
+    `try_push` pushes one message as consumers do, `publish` publishes one. `ask_owner` has a pull
+    subscription's owner answer its clients. `schemas` are the schemas that the node knows, by
     default those in the metadata; with `registry` they are stored there.
 
     The operations are trio coroutines. If the caller matters, it is the first argument. They raise
@@ -117,12 +118,14 @@ class Administration:
         pool: WorkerPool,
         try_push: TryPush | None = None,
         ask_owner: AskOwner | None = None,
+        publish: Publish | None = None,
         schemas: SchemaSource | None = None,
         registry: RegistryClient | None = None,
     ) -> None:
         view = view or ClusterView()
         kept = schemas or CatalogSchemas(metadata.catalog)
         reader = AvroReader(kept, pool)
+        self.pool = pool
         changes = Changes(metadata, config.management.change_timeout_ms / 1_000)
         self.security: SecurityProvider = security or OpenToAll()
         self.groups = Groups(metadata, changes, config.management)
@@ -141,6 +144,7 @@ class Administration:
         place = {"datacenter": metadata.dc, "node": config.node}
         self.trials = Trials(self.topics, self.subscriptions, try_push, place)
         self.pulls = Pulls(self.subscriptions, ask_owner)
+        self.publish_trials = PublishTrials(self.topics, publish)
         self.oauth_providers = OAuthProviders(metadata, changes, guard)
         self.workload_constraints = WorkloadConstraints(metadata, changes)
         balancer = config.consumers.balancer

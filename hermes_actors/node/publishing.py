@@ -1,22 +1,26 @@
 """The publishing part of a node: producers, spool, other datacentres, and the router."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 
 import trio
 
 from hermes_actors.actors.supervisor import Supervisor, open_supervisor
+from hermes_actors.errors import Unavailable
 from hermes_actors.fallback.measures import FALLBACK
 from hermes_actors.fallback.node import Fallback
 from hermes_actors.fallback.spool.measures import SPOOL
 from hermes_actors.fallback.spool.opening import open_spool
+from hermes_actors.management.messages.publish_trials import Publish
 from hermes_actors.node.environment import NodeEnvironment
 from hermes_actors.node.running import Node, log_crash
 from hermes_actors.publisher.frontend import Frontend
 from hermes_actors.publisher.measures import PUBLISHING
 from hermes_actors.publisher.readiness import ReadinessCheck
+from hermes_actors.publisher.within import publish
 from hermes_actors.schema.topics import TopicValidations
+from hermes_actors.security.account import Credentials
 from hermes_actors.telemetry.metrics import Metrics, render_in_turns
 
 _STOP_GRACE_S = 20.0
@@ -107,6 +111,21 @@ async def open_frontend(node: Node, environment: NodeEnvironment) -> AsyncIterat
             await node.control.stop("router")
             await _stop_all(producers)
         nursery.cancel_scope.cancel()
+
+
+def publishes_tried(node: Node) -> Publish | None:
+    """Return the function that publishes a test message; None for a node without a frontend."""
+    if "frontend" not in node.config.roles:
+        return None
+
+    async def tried(
+        topic: str, headers: Sequence[tuple[str, str]], body: bytes, credentials: Credentials
+    ) -> tuple[str, int]:
+        if node.frontend is None:
+            raise Unavailable("This node has not started publishing yet; try again")
+        return await publish(node.frontend, topic, headers, body, credentials)
+
+    return tried
 
 
 def _start_readiness_check(node: Node, environment: NodeEnvironment) -> None:

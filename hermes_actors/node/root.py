@@ -56,7 +56,7 @@ from hermes_actors.node.coordinating import open_coordination
 from hermes_actors.node.environment import NodeEnvironment
 from hermes_actors.node.measures import loop_metrics
 from hermes_actors.node.metadata import start_metadata
-from hermes_actors.node.publishing import open_frontend
+from hermes_actors.node.publishing import open_frontend, publishes_tried
 from hermes_actors.node.pulling import open_pull_routes
 from hermes_actors.node.reporting import follow_status, open_reporter
 from hermes_actors.node.running import Node, log_crash
@@ -131,6 +131,7 @@ async def open_node(config: Config, environment: NodeEnvironment) -> AsyncIterat
                     pool=node.pool,
                     try_push=pushes_tried(node, environment),
                     ask_owner=pulls.ask,
+                    publish=publishes_tried(node),
                     schemas=node.schemas,
                     registry=node.registry,
                 )

@@ -1,5 +1,7 @@
 """The pages of subscriptions, in process: forms, rights, and texts of tenants."""
 
+import html
+import re
 from html.parser import HTMLParser
 
 import msgspec
@@ -33,11 +35,11 @@ HEADERS = [{"name": "X-Team", "value": "a: b"}, {"name": "Authorization", "value
 class Form(HTMLParser):
     """The fields of a page's last form, as a browser sends them if nobody changes anything."""
 
-    def __init__(self, html):
+    def __init__(self, page):
         super().__init__()
         self.fields = {}
         self._area = self._select = ""
-        self.feed(html)
+        self.feed(page)
 
     def handle_starttag(self, tag, attrs):
         found = dict(attrs)
@@ -233,6 +235,14 @@ async def test_a_new_signing_secret_is_shown_once(desk):
     assert secret in answer.text
     assert "set-cookie" not in answer.headers
     assert secret not in (await desk.get(PAGE)).text + (await desk.get(f"{PAGE}/edit")).text
+
+
+async def test_the_changes_of_a_subscription_are_shown_with_their_reasons(desk):
+    await create(desk)
+    await desk.send(f"{PAGE}/suspend", {"reason": "the bank is closed"})
+    page = await desk.get(PAGE)
+    (where,) = re.findall('href="(/console/audit[^"]+)"', page.text)
+    assert "the bank is closed" in (await desk.get(html.unescape(where))).text
 
 
 async def test_a_dry_run_moves_nothing_and_fixes_a_relative_time(desk):

@@ -15,6 +15,7 @@ from hermes_actors.cli.command_line.bodies import text_from_file
 from hermes_actors.cli.command_line.failures import UsageWrong
 from hermes_actors.cli.output.render import counted, printable
 from hermes_actors.errors import Refused
+from hermes_actors.management.configuration.documents import Loader, require_no_twins
 from hermes_actors.management.configuration.items import KINDS, Item, item_of, nearest, problems_of
 
 SUFFIXES = (".yaml", ".yml", ".json")
@@ -27,14 +28,6 @@ class Found(Struct, frozen=True):
 
     item: Item
     place: str
-
-
-class _Loader(yaml.CSafeLoader):
-    # A time stays a text, as in JSON.
-    yaml_implicit_resolvers = {  # noqa: RUF012 -- declared so in the library
-        first: [each for each in known if each[0] != "tag:yaml.org,2002:timestamp"]
-        for first, known in yaml.CSafeLoader.yaml_implicit_resolvers.items()
-    }
 
 
 def read(names: list[str]) -> list[Found]:
@@ -99,10 +92,10 @@ def _documents(path: str, text: str) -> Iterator[tuple[Any, Callable[[str, int],
         if path.endswith(".json"):
             yield json.loads(text), lambda kind, at: f"{path} {kind}[{at}]"
             return
-        loader = _Loader(text)
+        loader = Loader(text)
         while loader.check_node():
             node: Any = loader.get_node()
-            _require_no_twins(node)
+            require_no_twins(node)
             lists = {k.value: v.value for k, v in node.value} if node.id == "mapping" else {}
 
             def line_of(kind: str, at: int, lists: dict[str, Any] = lists) -> str:
@@ -111,19 +104,6 @@ def _documents(path: str, text: str) -> Iterator[tuple[Any, Callable[[str, int],
             yield loader.construct_document(node), line_of
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise UsageWrong(f"-f {path}: cannot be read: {error}") from error
-
-
-def _require_no_twins(node: Any) -> None:
-    """Raises ValueError for a key that is there twice, of which the parser would drop one."""
-    if node.id == "scalar":
-        return
-    keys = [key.value for key, _ in node.value] if node.id == "mapping" else []
-    for at, key in enumerate(keys):
-        if isinstance(key, str) and key in keys[:at]:
-            line = node.value[at][0].start_mark.line + 1
-            raise ValueError(f"line {line}: {key} is there twice")
-    for each in node.value:
-        _require_no_twins(each[1] if node.id == "mapping" else each)
 
 
 def _resolved(value: Any, folder: Path, path: str = "") -> Any:

@@ -50,6 +50,11 @@
     }
   });
 
+  document.addEventListener("change", async (event) => {
+    const { into } = event.target.dataset;
+    if (into) document.getElementById(into).value = await event.target.files[0].text();
+  });
+
   document.addEventListener("click", async (event) => {
     const button = event.target.closest?.("[data-copy]");
     if (!button) return;

@@ -141,6 +141,16 @@ anyone  reads   GET      /console/overview /console/overview/live /console/searc
 anyone  reads   GET      /console/topics /console/subscriptions /console/groups
 account reads   GET      /console/audit /console/groups/new /console/groups/{group}/remove
 owner   reads   GET      /console/groups/{group}/edit
+anyone  reads   GET      /console/topics/{topic} /console/topics/{topic}/live
+anyone  reads   GET      /console/topics/{topic}/export /console/topics/{topic}/schema
+owner   reads   GET      /console/topics/{topic}/messages /console/topics/{topic}/messages/live
+owner   reads   GET      /console/topics/{topic}/edit /console/topics/{topic}/publish
+owner   reads   GET      /console/topics/{topic}/remove
+account reads   GET      /console/apply /console/topics/new
+account reads   GET      /console/topics/{topic}/audit
+account changes POST     /console/topics/new /console/apply
+owner   changes POST     /console/topics/{topic}/edit /console/topics/{topic}/publish
+owner   changes POST     /console/topics/{topic}/remove /console/topics/{topic}/schema
 account changes POST     /console/groups/new /console/groups/{group}/remove
 owner   changes POST     /console/groups/{group}/edit
 anyone  reads   GET      /console… /console…/live /console/balancer /console/balancer/live

@@ -103,7 +103,7 @@ class Gate:
         state = request.scope["state"]
         if _CALLER not in state:
             identify = self._security.identify
-            state[_CALLER] = await self._bridge.call(identify, _credentials(request))
+            state[_CALLER] = await self._bridge.call(identify, credentials_of(request))
         known: Caller | None = state[_CALLER]
         return known
 
@@ -116,7 +116,8 @@ def _author(caller: Caller, request: AnyRequest) -> Author:
     return Author(caller.name, request.client.host if request.client else "", reason)
 
 
-def _credentials(request: AnyRequest) -> Credentials:
+def credentials_of(request: AnyRequest) -> Credentials:
+    """The credentials of a request. Raises Refused."""
     headers = request.headers
     return Credentials(
         sole_authorization(headers.getall("authorization", [])),

@@ -9,14 +9,14 @@ import trio
 from msgspec.structs import replace
 
 from hermes_actors.errors import ErrorCode, Refused
-from hermes_actors.log.base import LATEST, Log, UnknownTopic
+from hermes_actors.log.base import EARLIEST, LATEST, Log, UnknownTopic
 from hermes_actors.log.ranges import read_one
 from hermes_actors.management.access.roles import Caller
 from hermes_actors.management.bodies.views import body_fields
 from hermes_actors.management.catalog.topics import Topics
 from hermes_actors.management.messages.newest import TIMEOUT_S, newest
 from hermes_actors.management.messages.tail import message_view
-from hermes_actors.management.offsets.asking import Logs
+from hermes_actors.management.offsets.asking import Answers, Logs
 from hermes_actors.metadata.catalog import LiveTopic
 from hermes_actors.model.message import UndecodableRecord, enveloped, from_record, is_avro
 from hermes_actors.model.record import StoredRecord
@@ -40,6 +40,10 @@ class MessagePreviews:
         self._logs = logs
         self._dc = dc
         self._reader = reader
+
+    def datacenters(self) -> list[str]:
+        """The datacentres whose logs can be read, sorted."""
+        return self._logs.datacenters
 
     async def of_topic(self, caller: Caller, topic: str) -> list[dict[str, Any]]:
         """The newest messages as text. Bytes that are not UTF-8 become U+FFFD."""
@@ -93,6 +97,17 @@ class MessagePreviews:
         dc = self._logs.datacenter(cluster or self._dc)
         records = await self._newest(live, dc, count, partition)
         return [await self._view(topic, each) for each in records]
+
+    async def partitions(self, topic: str) -> Answers[dict[int, tuple[int, int]]]:
+        """The first and the next offset of each partition, by datacentre. Raises Refused."""
+        log_topic = self._topics.live(topic).log_topic
+
+        async def question(log: Log) -> dict[int, tuple[int, int]]:
+            firsts = await log.positions(log_topic, EARLIEST)
+            ends = await log.positions(log_topic, LATEST)
+            return {each: (firsts.get(each, 0), ends[each]) for each in sorted(ends)}
+
+        return await self._logs.ask(question)
 
     async def _contents(self, caller: Caller, topic: str) -> list[bytes]:
         live = self._topics.owned(caller, topic, _SEE)

@@ -1,0 +1,169 @@
+"""The forms that create and edit a topic."""
+
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import quote
+
+import msgspec
+from litestar import get, post
+from litestar.handlers import HTTPRouteHandler
+from litestar.params import FromPath, FromQuery
+
+from hermes_actors.console.console import Console, form_of, problem_of
+from hermes_actors.console.formats import flat
+from hermes_actors.errors import Refused
+from hermes_actors.management.access.roles import Caller
+from hermes_actors.management.bodies.decoding import decode_topic, json_object
+from hermes_actors.management.http.answers import Answer, AnyRequest
+
+FIELDS = (
+    *("name", "description", "owner.source", "owner.id", "contentType", "labels"),
+    *("retentionTime.duration", "retentionTime.retentionUnit", "ack", "maxMessageSize"),
+    *("fallbackToRemoteDatacenterEnabled", "trackingEnabled"),
+    *("schema", "jsonToAvroDryRun", "migratedFromJsonType"),
+    *("auth.enabled", "auth.publishers", "auth.unauthenticatedAccessEnabled"),
+    *("subscribingRestricted", "offlineStorage.enabled", "offlineStorage.retentionTime.duration"),
+    *("offlineStorage.retentionTime.infinite", "chaos.mode", "chaos.globalPolicy.probability"),
+    *("chaos.globalPolicy.delayFrom", "chaos.globalPolicy.delayTo"),
+    "chaos.globalPolicy.completeWithError",
+)
+"""The names of the form's fields: the paths of the topic's fields in the API."""
+
+_JSON, _SEEN = "json", "seen"
+_FIELD_OF = {
+    "Invalid topic name": "name",
+    "Group": "name",
+    "Topic": "name",
+    "The schema": "schema",
+    "Message schema": "schema",
+    "Provide an owner": "owner.id",
+    "Invalid chaos policy": "chaos.globalPolicy.delayFrom",
+}
+"""The fields of refusals that do not begin with one, by how they begin."""
+
+
+def topic_form_pages(console: Console) -> list[HTTPRouteHandler]:
+    """/console/topics/new and /console/topics/{topic}/edit."""
+    topics, management = console.parts.topics, console.config.management
+
+    async def form_page(
+        request: AnyRequest, given: dict[str, str], error: Refused | None = None, name: str = ""
+    ) -> Answer:
+        return await console.page(
+            request,
+            "topic_form.html",
+            error=error,
+            name=name,
+            given=dict.fromkeys((*FIELDS, _SEEN, _JSON), "") | given,
+            problem=_problem(error, is_json=bool(given.get(_JSON))),
+            fields=[each for each in (*FIELDS, _JSON) if not name or each != "name"],
+            sources=management.owner_sources,
+        )
+
+    async def stored(caller: Caller, topic: str) -> dict[str, str]:
+        topics.owned(caller, topic, "change topic")
+        return _given(await topics.get(topic))
+
+    @get("/topics/new")
+    async def new(request: AnyRequest, group: FromQuery[str] = "") -> Answer:
+        first = {
+            "name": f"{group}." if group else "",
+            "description": "",
+            "owner": {"source": management.owner_sources[0], "id": ""},
+            "contentType": "JSON",
+            "retentionTime": {"duration": 1},
+        }
+        fallback = management.default_fallback_to_remote_datacenter
+        topic = decode_topic(first, default_fallback=fallback)
+        return await form_page(request, _given(msgspec.to_builtins(topic)))
+
+    @post("/topics/new")
+    async def create(request: AnyRequest) -> Answer:
+        given = await form_of(request)
+        try:
+            text = given.get(_JSON, "")
+            body = json_object(text.encode()) if text else _changed(given, {})
+            await console.gate.act(request, topics.create, body)
+        except Refused as error:
+            return await form_page(request, given, error)
+        name = str(body["name"])
+        return console.done(f"/console/topics/{quote(name)}", f"Topic {name} is created.")
+
+    @get("/topics/{topic:str}/edit")
+    async def edit(request: AnyRequest, topic: FromPath[str]) -> Answer:
+        found = await console.gate.act(request, stored, topic)
+        return await form_page(request, found | {_SEEN: found["modifiedAt"]}, name=topic)
+
+    @post("/topics/{topic:str}/edit")
+    async def change(request: AnyRequest, topic: FromPath[str]) -> Answer:
+        given = await form_of(request)
+
+        async def changed(caller: Caller) -> None:
+            found = await stored(caller, topic)
+            seen, given[_SEEN] = given.get(_SEEN), found["modifiedAt"]
+            if seen != given[_SEEN]:
+                raise Refused(
+                    "Somebody changed the topic after you opened this form. To overwrite that, "
+                    "save again",
+                    status=409,
+                )
+            await topics.update(caller, topic, _changed(given, found))
+
+        try:
+            await console.gate.act(request, changed)
+        except Refused as error:
+            return await form_page(request, given, error, topic)
+        return console.done(f"/console/topics/{quote(topic)}", f"Topic {topic} is changed.")
+
+    return [new, create, edit, change]
+
+
+def _given(topic: Mapping[str, Any]) -> dict[str, str]:
+    """The form's fields for a topic's JSON object."""
+    labels = topic.get("labels", {}).items()
+    return flat(topic) | {"labels": "\n".join(f"{label}={text}" for label, text in labels)}
+
+
+def _changed(given: Mapping[str, str], found: Mapping[str, str]) -> dict[str, Any]:
+    """The JSON object of the fields that differ from those found."""
+    body: dict[str, Any] = {} if found else {"description": ""}
+    for name in FIELDS:
+        text = given.get(name, "").strip().replace("\r\n", "\n")
+        is_unused = name.startswith("chaos.globalPolicy.") and given.get("chaos.mode") != "GLOBAL"
+        if name not in given or is_unused or text == found.get(name, ""):
+            continue
+        *path, last = name.split(".")
+        place = body
+        for each in path:
+            place = place.setdefault(each, {})
+        place[last] = _value(name, text, found.get(name, ""))
+    return body
+
+
+def _value(name: str, text: str, found: str) -> Any:
+    match name:
+        case "labels":
+            return dict.fromkeys(_labels(found)) | _labels(text)
+        case "auth.publishers":
+            return text.split()
+        case "description":
+            return text
+        case _:
+            return text or None
+
+
+def _labels(text: str) -> dict[str, Any]:
+    pairs = (line.partition("=") for line in text.splitlines())
+    return {label.strip(): value.strip() for label, _, value in pairs if label.strip()}
+
+
+def _problem(error: Refused | None, *, is_json: bool) -> dict[str, str]:
+    """The refusal, at the field that it concerns."""
+    problem = problem_of(error)
+    if error is None or problem["field"] in FIELDS:
+        return problem
+    if is_json:
+        return problem | {"field": _JSON}
+    inner = [each for each in FIELDS if problem["field"] and each.startswith(problem["field"])]
+    said = [field for start, field in _FIELD_OF.items() if error.message.startswith(start)]
+    return problem | {"field": next(iter(inner + said), "")}
