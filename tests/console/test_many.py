@@ -18,7 +18,7 @@ from tests.management.statuses_scene import Nodes
 
 SUBSCRIPTIONS, TOPICS, NODES = 2_000, 200, 10
 CALLS_OF_A_TURN_MAX = 40_000
-CALLS_OF_A_PAGE_MAX = 600_000
+CALLS_OF_A_PAGE_MAX = 800_000
 
 
 @pytest.fixture

@@ -26,6 +26,7 @@ _NODES_WORST_FIRST = ("GONE", "NOT_READY", "UNKNOWN", "READY", "LEFT")
 def overview_page(console: Console) -> list[HTTPRouteHandler]:
     """/console/overview, and its figures for htmx."""
     parts, clock = console.parts, console.clock
+    here = f"{console.config.dc} {console.config.node}"
     asking = trio.Lock()
     found: dict[str, Any] = {}
     found_at_s = float("-inf")
@@ -35,7 +36,7 @@ def overview_page(console: Console) -> list[HTTPRouteHandler]:
         nonlocal found, found_at_s
         async with asking:
             if clock.monotonic_s() >= found_at_s + _KNOWN_FOR_S:
-                found = await _gathered(parts) | {"at_ms": clock.now_ms()}
+                found = await _gathered(parts, here) | {"at_ms": clock.now_ms()}
                 found_at_s = clock.monotonic_s()
             return found | {"history": console.history}
 
@@ -52,12 +53,10 @@ def overview_page(console: Console) -> list[HTTPRouteHandler]:
     return [overview, live]
 
 
-async def _gathered(parts: Administration) -> dict[str, Any]:
+async def _gathered(parts: Administration, here: str) -> dict[str, Any]:
     nodes = await parts.statuses.nodes()
     ill, ill_count = await parts.overview.some_rows(_UNHEALTHY, "state", PROBLEMS_MAX)
-    problems = list(_of_cluster(nodes))
-    said = {each["text"] for each in problems}
-    problems += [each for each in await _of_node(parts) if each["text"] not in said]
+    problems = [*_of_cluster(nodes, here), *await _of_node(parts, here)]
     async for topic in each_in_turns(await parts.topics.names()):
         rate = parts.statuses.topic_summary(topic)["failedRate"]
         if rate > 0:
@@ -78,8 +77,10 @@ async def _gathered(parts: Administration) -> dict[str, Any]:
     }
 
 
-def _of_cluster(nodes: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """The problems of datacentres and nodes, as `hermes status` says them."""
+def _of_cluster(nodes: dict[str, Any], here: str) -> Iterator[dict[str, Any]]:
+    """The problems of datacentres and nodes, as `hermes status` says them, but not the notices of
+    this node.
+    """
     for each in nodes["datacenters"]:
         if not each["isKnown"]:
             yield _problem("SILENT", each["datacenter"], each["reason"])
@@ -89,20 +90,20 @@ def _of_cluster(nodes: dict[str, Any]) -> Iterator[dict[str, Any]]:
             yield _problem(node["state"], where, "; ".join(node["reasons"]))
     for node in nodes["nodes"]:
         where = f"{node['datacenter']} {node['node']}"
-        if node["state"] in ("READY", "NOT_READY"):
+        if node["state"] in ("READY", "NOT_READY") and where != here:
             for notice in node["notices"]:
                 yield _problem("NOTICE", where, notice)
     for notice in nodes["notices"]:
         yield _problem("NOTICE", notice["datacenter"], notice["text"])
 
 
-async def _of_node(parts: Administration) -> list[dict[str, Any]]:
+async def _of_node(parts: Administration, here: str) -> list[dict[str, Any]]:
     """The problems of this node as a management node."""
     try:
         health = await parts.health.shown()
     except Unavailable as error:
-        return [_problem("DOWN", "This node", error.message)]
-    return [_problem("NOTICE", "This node", each) for each in health.get("notices", ())]
+        return [_problem("DOWN", here, error.message)]
+    return [_problem("NOTICE", here, each) for each in health.get("notices", ())]
 
 
 def _problem(state: str, where: str, text: str, page: str = "") -> dict[str, Any]:
