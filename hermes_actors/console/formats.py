@@ -1,5 +1,6 @@
 """How pages write numbers, times and states."""
 
+import difflib
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
@@ -90,6 +91,15 @@ def pretty(text: str) -> str:
         return msgspec.json.format(text, indent=2)
     except (msgspec.MsgspecError, ValueError, RecursionError):
         return text
+
+
+def difference(old: str, new: str) -> list[str]:
+    """The lines that differ, with some around them; the first character of each says which.
+
+    Called in a worker process, which imports this module for it.
+    """
+    lines = difflib.unified_diff(old.splitlines(), new.splitlines(), lineterm="")
+    return list(lines)[2:]
 
 
 def points(values: Sequence[float]) -> str:

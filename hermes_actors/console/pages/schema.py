@@ -1,6 +1,5 @@
 """The schema of a topic: its versions, what differs between two of them, and a new version."""
 
-import difflib
 from typing import Annotated, Any
 from urllib.parse import quote
 
@@ -9,7 +8,7 @@ from litestar.handlers import HTTPRouteHandler
 from litestar.params import FromPath, QueryParameter
 
 from hermes_actors.console.console import Console, form_of
-from hermes_actors.console.formats import pretty
+from hermes_actors.console.formats import difference, pretty
 from hermes_actors.console.pages.topic import about
 from hermes_actors.errors import Refused
 from hermes_actors.management.access.roles import Caller
@@ -73,9 +72,3 @@ def schema_pages(console: Console) -> list[HTTPRouteHandler]:
         return console.done(f"{where}?version={new}&against={old}", f"Version {new} is saved.")
 
     return [page, save]
-
-
-def difference(old: str, new: str) -> list[str]:
-    """The lines that differ, with some around them; the first character of each says which."""
-    lines = difflib.unified_diff(old.splitlines(), new.splitlines(), lineterm="")
-    return list(lines)[2:]
