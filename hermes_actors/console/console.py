@@ -11,7 +11,7 @@ from litestar.datastructures import Cookie
 from litestar.exceptions import HTTPException
 
 from hermes_actors.config import Config
-from hermes_actors.console.front import HOME
+from hermes_actors.console.front import HOME, session_of
 from hermes_actors.console.history import History
 from hermes_actors.console.rendering import Files, Templates
 from hermes_actors.console.sessions import Sessions
@@ -34,6 +34,9 @@ NAVIGATION = (
     ("Audit", "/console/audit", ()),
 )
 """The pages in the bar of all pages, each with the beginnings of further addresses of it."""
+
+SEEN = "seen"
+"""The field of a form for the version of what it changes."""
 
 _SAID = "hermes_said"
 _SAID_S = 60
@@ -119,10 +122,14 @@ class Console:
                 answer = on_fault(request, error)
             status, text = answer.status_code or 500, msgspec.json.decode(answer.content)["message"]
         shown = self._frame(request) | {"title": _TITLES.get(status, "That did not work")}
+        if session := session_of(request)[1]:
+            shown["person"] = session.name
         body = self._templates.render_now("error.html", shown | {"text": text})
         return self._answer(request, body, status)
 
     def _to_sign_in(self, request: AnyRequest) -> Answer:
+        # What the session stands for does not hold any more.
+        self.sessions.end(session_of(request)[0])
         if "hx-request" in request.headers:
             back = urlsplit(request.headers.get("hx-current-url", "")).path
             headers = {"hx-redirect": sign_in_for(back)}
@@ -150,8 +157,11 @@ class Console:
             "node": self.config.node,
             "person": caller.name if caller and has_sign_in else "",
             "has_sign_in": has_sign_in,
+            "jwt": self.config.security.jwt,
             "is_read_only": is_read_only,
             "may_change": may_change,
+            "may_add_groups": may_change
+            and (not caller or caller.is_admin or self.config.management.non_admin_group_creation),
             "reason": request.scope["state"].get(REASON, ""),
             "said": request.cookies.get(_SAID, ""),
             "now_ms": self.clock.now_ms(),
@@ -213,6 +223,16 @@ async def form_of(request: AnyRequest) -> dict[str, str]:
 
 def _fields(body: bytes) -> list[tuple[str, str]]:
     return parse_qsl(body.decode(), True, errors="strict", max_num_fields=_FIELDS_MAX)
+
+
+def require_current(form: dict[str, str], version: str) -> None:
+    """Refuse (409) a form that was filled from another version. Sent again, it is current."""
+    seen, form[SEEN] = form.get(SEEN), version
+    if seen != version:
+        raise Refused(
+            "Somebody changed this after you opened the form. To overwrite that, save again",
+            status=409,
+        )
 
 
 def problem_of(error: Refused | None) -> dict[str, str]:

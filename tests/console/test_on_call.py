@@ -202,7 +202,7 @@ def test_a_node_is_drained_and_takes_part_again(page, scene):
     page.get_by_label("Drain it all the same").check()
     good(page)
     confirm(page, "Drain the node", "a new kernel")
-    expect(page.get_by_text("dc1-1 is drained: others")).to_be_visible()
+    expect(page.get_by_text("dc1-1 is drained")).to_be_visible()
     expect(page.get_by_text("a new kernel")).to_be_visible()
     page.get_by_role("button", name="Undo drain").first.click()
     expect(page.get_by_text("dc1-1 takes part again")).to_be_visible()

@@ -1,5 +1,6 @@
 """What foreign pages, and names that are markup, cannot do to the console and who uses it."""
 
+import html
 import re
 from html.parser import HTMLParser
 
@@ -159,7 +160,8 @@ async def test_who_may_not_change_something_is_told_so(desk):
     await desk.sign_in("bob")
     answer = await desk.get("/console/groups/shop/edit")
     assert answer.status_code == 200
-    form = {"owner.id": "bob", "owner.source": "Plaintext"}
+    (seen,) = re.findall('name="seen" value="([^"]+)"', answer.text)
+    form = {"owner.id": "bob", "owner.source": "Plaintext", "seen": html.unescape(seen)}
     answer = await desk.send("/console/groups/shop/edit", form)
     assert answer.status_code == 403
     assert "bob may not change group shop: only an owner or an administrator may" in answer.text

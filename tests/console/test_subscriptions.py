@@ -108,6 +108,44 @@ async def test_a_form_that_is_saved_unchanged_changes_nothing(desk, fields):
     assert msgspec.structs.replace(after, modified_at=before.modified_at) == before
 
 
+async def test_who_saves_a_form_that_is_older_than_a_change_overwrites_nothing(desk):
+    await create(desk)
+    form = Form((await desk.get(f"{PAGE}/edit")).text).fields | {"description": "mine"}
+    desk.api.clock.ms += 1_000
+    others, api = {"subscriptionPolicy": {"rate": 8}}, desk.new_browser()
+    assert (
+        await api.put(PAGE.removeprefix("/console"), json=others, auth=("ada", PASSWORD))
+    ).is_success
+    answer = await desk.send(f"{PAGE}/edit", form)
+    assert answer.status_code == 409
+    assert stored(desk).subscription_policy.rate == 8
+    again = Form(answer.text).fields
+    assert again["description"] == "mine"
+    assert (await desk.send(f"{PAGE}/edit", again)).status_code == 303
+    where = "/console/groups/shop/edit"
+    form = Form((await desk.get(where)).text).fields
+    assert (await desk.send(where, form | {"owner.id": "sales"})).status_code == 303
+    assert (await desk.send(where, form | {"owner.id": "other"})).status_code == 409
+
+
+async def test_the_page_that_asks_to_remove_says_how_many_dead_letters_go_too(api):
+    fold = StatusFold()
+    api.administered_with(status=fold)
+    desk = Desk(api, "")
+    await create(desk)
+    nodes = Nodes(fold, desk.api.clock)
+    nodes.read("dc1")
+    nodes.tell("dc1", "n1", subscriptions=[consumed(open_letters=3)])
+    assert "open dead letters (3) go with it" in (await desk.get(f"{PAGE}/remove")).text
+
+
+async def test_dead_letters_without_a_tick_lead_back_to_the_list_with_the_reason(desk):
+    await create(desk)
+    answer = await desk.get(f"{PAGE}/dead-letters/redrive", params={"which": "some"})
+    assert "No dead letter is selected" in answer.text
+    assert f'action="{PAGE}/dead-letters"' in answer.text
+
+
 async def test_the_form_for_a_new_subscription_shows_a_refusal_at_its_field(desk):
     await create(desk)
     where = PAGE.replace("billing", "new")
@@ -156,6 +194,11 @@ async def test_who_may_not_change_a_subscription_sees_no_button_and_gets_403(des
     for path in ("suspend", "test", "retransmit", "edit", "rotate", "remove"):
         assert f'href="{PAGE}/{path}"' in seen.text
         assert f'href="{PAGE}/{path}"' not in hidden.text
+    assert f"{PAGE}/dead-letters" in seen.text
+    assert f"{PAGE}/dead-letters" not in hidden.text
+    groups = (await desk.get("/console/groups")).text
+    assert "/console/groups/new" not in groups
+    assert "/console/groups/shop/edit" not in groups
     place = {"topic": "shop.orders", "name": "billing", "dc": "dc1", "node": "n", "letter": "x"}
     tried = 0
     for (verb, path), rule in RULES.items():

@@ -108,7 +108,7 @@ async def test_who_saves_a_form_that_is_older_than_a_change_is_told(desk):
     assert (await desk.new_browser().put("/topics/shop.orders", json=others, auth=auth)).is_success
     answer = await desk.send(f"{TOPIC}/edit", form | {"maxMessageSize": "4096"})
     assert answer.status_code == 409
-    assert "Somebody changed the topic" in answer.text
+    assert "Somebody changed this" in answer.text
     again = Form(answer.text, f"{TOPIC}/edit").fields
     assert again["maxMessageSize"] == "4096"
     assert (await desk.send(f"{TOPIC}/edit", again)).status_code == 303

@@ -26,9 +26,11 @@ def audit_page(console: Console) -> list[HTTPRouteHandler]:
         resource: FromQuery[str] = "",
         by: FromQuery[str] = "",
         since: FromQuery[str] = "",
+        until: FromQuery[str] = "",
         before: FromQuery[str] = "",
     ) -> Answer:
-        chosen = {"resource": resource.strip(), "by": by.strip(), "since": since.strip()}
+        chosen = {"resource": resource, "by": by, "since": since, "until": until}
+        chosen = {field: text.strip() for field, text in chosen.items()}
         found, refused = _NOTHING, None
         try:
             found = await console.gate.act(

@@ -6,7 +6,7 @@ from litestar import get, post
 from litestar.handlers import HTTPRouteHandler
 from litestar.params import FromPath, FromQuery
 
-from hermes_actors.console.console import Console, form_of
+from hermes_actors.console.console import Console, form_of, problem_of
 from hermes_actors.errors import Refused
 from hermes_actors.management.access.roles import Caller
 from hermes_actors.management.http.answers import Answer, AnyRequest
@@ -60,7 +60,12 @@ def balancer_pages(console: Console) -> list[HTTPRouteHandler]:
 
     @get(_DRAIN)
     async def ask(request: AnyRequest, dc: FromPath[str], node: FromPath[str]) -> Answer:
-        return await console.page(request, "balancer_drain.html", dc_=dc, node_=node)
+        place: dict[str, Any] = {"dc_": dc, "node_": node}
+        try:
+            await console.gate.read(drains.require_sensible, dc, node)
+        except Refused as error:
+            place["problem"] = problem_of(error)
+        return await console.page(request, "balancer_drain.html", **place)
 
     @post(_DRAIN)
     async def drain(request: AnyRequest, dc: FromPath[str], node: FromPath[str]) -> Answer:
@@ -71,7 +76,7 @@ def balancer_pages(console: Console) -> list[HTTPRouteHandler]:
         except Refused as error:
             place: dict[str, Any] = {"dc_": dc, "node_": node}
             return await console.page(request, "balancer_drain.html", error=error, **place)
-        return console.done(PAGE, f"{node} is drained: others take over what it runs.")
+        return console.done(PAGE, f"{node} is drained.")
 
     async def undo(_caller: Caller, dc: str, node: str) -> None:
         await drains.undo(dc, node)

@@ -36,7 +36,8 @@ def dead_letter_pages(console: Console) -> list[HTTPRouteHandler]:
         except Refused as error:
             if error.status != 404:
                 raise
-        return place_of(topic, name) | {"redrive": redrive}
+        state = console.parts.subscriptions.live(topic, name).subscription.state.value
+        return place_of(topic, name) | {"redrive": redrive, "state": state}
 
     async def listed(
         caller: Caller, topic: str, name: str, given: Mapping[str, str]
@@ -49,10 +50,15 @@ def dead_letter_pages(console: Console) -> list[HTTPRouteHandler]:
 
     @get(_BOX)
     async def shown(request: AnyRequest, topic: FromPath[str], name: FromPath[str]) -> Answer:
+        return await list_page(request, topic, name)
+
+    async def list_page(
+        request: AnyRequest, topic: str, name: str, error: Refused | None = None
+    ) -> Answer:
         query = request.query_params
         given = {each: query.get(each, "").strip() for each in (*CRITERIA, "before")}
-        found, error = await console.gate.act(request, last_redrive, topic, name), None
-        found |= {"given": given, "reasons": _REASONS, "found": {}}
+        found = await console.gate.act(request, last_redrive, topic, name)
+        found |= {"given": given, "reasons": _REASONS, "found": {}, "manages": True}
         try:
             found["found"] = await console.gate.act(request, listed, topic, name, given)
         except Refused as refusal:
@@ -76,15 +82,21 @@ def dead_letter_pages(console: Console) -> list[HTTPRouteHandler]:
             given = {each: query.get(each, "") for each in CRITERIA}
             if query.get("which") != "all":
                 given = {"ids": ",".join(query.getall("id", []))}
-            body = _selection(given) | {"dryRun": True}
             shown = place_of(topic, name) | {"hidden": given, "rate": RATE_DEFAULT}
-            shown["counted"] = await console.gate.act(request, close, topic, name, body)
+            try:
+                body = _selection(given) | {"dryRun": True}
+                shown["counted"] = await console.gate.act(request, close, topic, name, body)
+            except Refused as error:
+                return await list_page(request, topic, name, error)
             return await console.page(request, f"dead_letters_{path}.html", **shown)
 
         @post(f"{_BOX}/{path}", name=f"{path} letters")
         async def do(request: AnyRequest, topic: FromPath[str], name: FromPath[str]) -> Answer:
             given = await form_of(request)
-            done = await console.gate.act(request, close, topic, name, _selection(given))
+            try:
+                done = await console.gate.act(request, close, topic, name, _selection(given))
+            except Refused as error:
+                return await list_page(request, topic, name, error)
             return console.done(
                 place_of(topic, name)["base"] + "/dead-letters", said.format_map(done)
             )
@@ -101,9 +113,9 @@ def dead_letter_pages(console: Console) -> list[HTTPRouteHandler]:
         shows(console, "/dead-letters/live", "redrive_live.html", last_redrive),
         *(shown, one, cancel),
         *closing(
-            "redrive", redrives.start, "Re-drive {number} has begun: {matching} dead letters."
+            "redrive", redrives.start, "Re-drive {number} has begun. Dead letters: {matching}."
         ),
-        *closing("expire", letters.expire, "{expired} dead letters are expired."),
+        *closing("expire", letters.expire, "Dead letters expired: {expired}."),
     ]
 
 
@@ -114,7 +126,7 @@ def _selection(given: Mapping[str, str]) -> dict[str, Any]:
     """
     if "ids" in given:
         if not given["ids"]:
-            raise Refused("No dead letter is selected: go back and tick some, or choose all")
+            raise Refused("No dead letter is selected: tick some first, or choose all")
         body: dict[str, Any] = {"ids": given["ids"].split(",")}
     else:
         criteria = {each: given[each] for each in CRITERIA if given.get(each)}

@@ -7,7 +7,7 @@ from litestar import get, post
 from litestar.handlers import HTTPRouteHandler
 from litestar.params import FromPath
 
-from hermes_actors.console.console import Console, form_of
+from hermes_actors.console.console import SEEN, Console, form_of, require_current
 from hermes_actors.errors import Refused
 from hermes_actors.management.http.answers import Answer, AnyRequest
 
@@ -41,12 +41,15 @@ def group_pages(console: Console) -> list[HTTPRouteHandler]:
     @get("/groups/{group:str}/edit")
     async def edit(request: AnyRequest, group: FromPath[str]) -> Answer:
         owner = (await console.gate.read(groups.get, group)).get("owner") or {}
-        return await form_page(request, group, {f"owner.{each}": owner[each] for each in owner})
+        given = {SEEN: str(owner)} | {f"owner.{each}": owner[each] for each in owner}
+        return await form_page(request, group, given)
 
     @post("/groups/{group:str}/edit")
     async def change(request: AnyRequest, group: FromPath[str]) -> Answer:
         given = await form_of(request)
         try:
+            found = await console.gate.read(groups.get, group)
+            require_current(given, str(found.get("owner") or {}))
             await console.gate.act(request, groups.update, group, {"owner": _owner(given)})
         except Refused as error:
             return await form_page(request, group, given, error)

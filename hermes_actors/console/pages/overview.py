@@ -19,6 +19,7 @@ PROBLEMS_MAX = 50
 """The maximum number of subscriptions among the problems."""
 
 _KNOWN_FOR_S = 4.0
+_MARKED = "An administrator has marked it as not ready: others do not fall back to it."
 _UNHEALTHY = OverviewQuery(is_unhealthy=True)
 _NODES_WORST_FIRST = ("GONE", "NOT_READY", "UNKNOWN", "READY", "LEFT")
 
@@ -56,7 +57,12 @@ def overview_page(console: Console) -> list[HTTPRouteHandler]:
 async def _gathered(parts: Administration, here: str) -> dict[str, Any]:
     nodes = await parts.statuses.nodes()
     ill, ill_count = await parts.overview.some_rows(_UNHEALTHY, "state", PROBLEMS_MAX)
-    problems = [*_of_cluster(nodes, here), *await _of_node(parts, here)]
+    readiness = await parts.readiness.all()
+    marked = [each["datacenter"] for each in readiness if each["status"] == "NOT_READY"]
+    problems = [_problem("NOT_READY", dc, _MARKED, "/console/balancer") for dc in marked]
+    problems += _of_cluster(nodes, here)
+    known = {each["text"] for each in problems}
+    problems += [each for each in await _of_node(parts, here) if each["text"] not in known]
     async for topic in each_in_turns(await parts.topics.names()):
         rate = parts.statuses.topic_summary(topic)["failedRate"]
         if rate > 0:
@@ -71,6 +77,7 @@ async def _gathered(parts: Administration, here: str) -> dict[str, Any]:
         "problems": sorted(problems, key=lambda each: tone(each["state"]) != BAD),
         "left_out": ill_count - len(ill),
         "datacenters": nodes["datacenters"],
+        "marked": marked,
         "nodes": sorted(nodes["nodes"], key=lambda each: _NODES_WORST_FIRST.index(each["state"])),
         "figures": await parts.statuses.figures(),
         "counts": await parts.overview.stats(),

@@ -23,8 +23,11 @@ def sign_in_page(console: Console) -> list[HTTPRouteHandler]:
     async def shown(request: AnyRequest, next: FromQuery[str] = HOME) -> Answer:  # noqa: A002 -- the query's
         if not console.config.management.authentication.enabled:
             return lead(HOME)
-        back = own_page(next)
-        return await console.page(request, "sign_in.html", next=back, name="", problem="")
+        back, reads = own_page(next), console.config.management.authentication.reads
+        why = "Sign in to change something." if reads == "open" else ""
+        if console.sessions.cookie in request.cookies and session_of(request)[1] is None:
+            why = "Your session has ended."
+        return await console.page(request, "sign_in.html", next=back, name="", problem="", why=why)
 
     @post("/sign-in")
     async def sign_in(request: AnyRequest) -> Answer:

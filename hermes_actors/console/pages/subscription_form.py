@@ -8,7 +8,7 @@ from litestar import get, post
 from litestar.handlers import HTTPRouteHandler
 from litestar.params import FromPath
 
-from hermes_actors.console.console import Console, form_of, problem_of
+from hermes_actors.console.console import SEEN, Console, form_of, problem_of, require_current
 from hermes_actors.console.pages.subscription import BELOW, place_of
 from hermes_actors.errors import Refused
 from hermes_actors.management.access.roles import Caller
@@ -46,7 +46,7 @@ def subscription_forms(console: Console) -> list[HTTPRouteHandler]:
         view, problem = found.pop("view"), problem_of(error)
         filters = view.get("filters", []) if given is None else _filters(given)
         if given is None:
-            given = dict(_flat(view))
+            given = dict(_flat(view)) | {SEEN: str(view.get("modifiedAt", ""))}
         if problem:
             # The fields of the policy are named after the delivery type.
             problem["field"] = problem["field"].replace(_POLICY, given.get("deliveryType", ""), 1)
@@ -64,6 +64,13 @@ def subscription_forms(console: Console) -> list[HTTPRouteHandler]:
             **place_of(topic, name),
         )
 
+    async def changed(
+        caller: Caller, topic: str, name: str, given: dict[str, str], body: dict[str, Any]
+    ) -> None:
+        view = (await stored(caller, topic, name))["view"]
+        require_current(given, str(view["modifiedAt"]))
+        await parts.subscriptions.update(caller, topic, name, body)
+
     @get(_PATHS)
     async def form(request: AnyRequest, topic: FromPath[str], name: FromPath[str] = "") -> Answer:
         return await form_page(request, topic, name)
@@ -79,7 +86,7 @@ def subscription_forms(console: Console) -> list[HTTPRouteHandler]:
                 return await form_page(request, topic, name, given, trial=trial)
             body = _body(given)
             if name:
-                await console.gate.act(request, parts.subscriptions.update, topic, name, body)
+                await console.gate.act(request, changed, topic, name, given, body)
                 return console.done(place_of(topic, name)["base"], f"{name} is changed.")
             new = body | {"topicName": topic}
             await console.gate.act(request, parts.subscriptions.create, topic, new)

@@ -9,7 +9,7 @@ from litestar import get, post
 from litestar.handlers import HTTPRouteHandler
 from litestar.params import FromPath, FromQuery
 
-from hermes_actors.console.console import Console, form_of, problem_of
+from hermes_actors.console.console import SEEN, Console, form_of, problem_of, require_current
 from hermes_actors.console.formats import flat
 from hermes_actors.errors import Refused
 from hermes_actors.management.access.roles import Caller
@@ -29,7 +29,7 @@ FIELDS = (
 )
 """The names of the form's fields: the paths of the topic's fields in the API."""
 
-_JSON, _SEEN = "json", "seen"
+_JSON = "json"
 _FIELD_OF = {
     "Invalid topic name": "name",
     "Group": "name",
@@ -54,7 +54,7 @@ def topic_form_pages(console: Console) -> list[HTTPRouteHandler]:
             "topic_form.html",
             error=error,
             name=name,
-            given=dict.fromkeys((*FIELDS, _SEEN, _JSON), "") | given,
+            given=dict.fromkeys((*FIELDS, SEEN, _JSON), "") | given,
             problem=_problem(error, is_json=bool(given.get(_JSON))),
             fields=[each for each in (*FIELDS, _JSON) if not name or each != "name"],
             sources=management.owner_sources,
@@ -92,7 +92,7 @@ def topic_form_pages(console: Console) -> list[HTTPRouteHandler]:
     @get("/topics/{topic:str}/edit")
     async def edit(request: AnyRequest, topic: FromPath[str]) -> Answer:
         found = await console.gate.act(request, stored, topic)
-        return await form_page(request, found | {_SEEN: found["modifiedAt"]}, name=topic)
+        return await form_page(request, found | {SEEN: found["modifiedAt"]}, name=topic)
 
     @post("/topics/{topic:str}/edit")
     async def change(request: AnyRequest, topic: FromPath[str]) -> Answer:
@@ -100,13 +100,7 @@ def topic_form_pages(console: Console) -> list[HTTPRouteHandler]:
 
         async def changed(caller: Caller) -> None:
             found = await stored(caller, topic)
-            seen, given[_SEEN] = given.get(_SEEN), found["modifiedAt"]
-            if seen != given[_SEEN]:
-                raise Refused(
-                    "Somebody changed the topic after you opened this form. To overwrite that, "
-                    "save again",
-                    status=409,
-                )
+            require_current(given, found["modifiedAt"])
             await topics.update(caller, topic, _changed(given, found))
 
         try:

@@ -51,7 +51,10 @@
   });
 
   document.addEventListener("change", async (event) => {
-    const { into } = event.target.dataset;
+    const { into, selectAll } = event.target.dataset;
+    if (selectAll !== undefined) {
+      for (const each of event.target.form.elements) if (each.name === "id") each.checked = event.target.checked;
+    }
     if (into) document.getElementById(into).value = await event.target.files[0].text();
   });
 

@@ -103,7 +103,7 @@ class Drains:
             raise Refused(f"'{node}' is not a node's name; use letters, digits, '_', '.', '-'")
         self._require_datacenter(dc)
         if not force:
-            self._require_sensible(dc, node)
+            await self.require_sensible(dc, node)
         drain = NodeDrain(since_ms=self._clock.now_ms(), by=caller.name, reason=reason)
         return not await self._changes.store(drain_key(dc, node), drain_body(drain), lambda: True)
 
@@ -117,7 +117,9 @@ class Drains:
         if dc not in known:
             raise Refused(f"Datacentre '{dc}' does not exist; known are {', '.join(sorted(known))}")
 
-    def _require_sensible(self, dc: str, node: str) -> None:
+    async def require_sensible(self, dc: str, node: str) -> None:
+        """Refuse to drain an unknown node and the last one that is not drained."""
+        self._require_datacenter(dc)
         nodes = self._consuming.by_datacenter()[dc]
         if node not in nodes:
             known = ", ".join(nodes) or "none"

@@ -177,7 +177,7 @@ class Redrives:
         if running:
             raise Refused(
                 f"Re-drive {redrive.number} of subscription {live.name} is not done in "
-                f"{', '.join(running)}; wait for it, or cancel it (hermes dlq cancel)",
+                f"{', '.join(running)}; wait for it, or cancel the re-drive",
                 ErrorCode.OTHER,
                 409,
             )
