@@ -109,9 +109,17 @@ class Console:
         body = await self._templates.render(template, {"now_ms": self.clock.now_ms()} | shown)
         return Response(body, media_type="text/html")
 
-    def form(self, path: str, template: str, show: Show, act: Act) -> list[HTTPRouteHandler]:
+    def form(
+        self,
+        path: str,
+        template: str,
+        show: Show,
+        act: Act,
+        locate: Callable[[Refused, dict[str, str]], dict[str, str]] | None = None,
+    ) -> list[HTTPRouteHandler]:
         """A page with a form, and what it does when it is sent; the page again with the refusal if
-        it is refused. The path's parameters are the `names` of both coroutines.
+        it is refused. The path's parameters are the `names` of both coroutines. `locate` finds the
+        field of a refusal that does not name it.
         """
 
         @get(path)
@@ -123,7 +131,7 @@ class Console:
         @post(path)
         async def sent(request: AnyRequest) -> Answer:
             given, names = await form_of(request), request.path_params.values()
-            more: dict[str, Any] = {}
+            more: dict[str, Any]
             try:
                 done = await self.gate.act(request, act, given, *names)
                 if isinstance(done, tuple):
@@ -131,6 +139,8 @@ class Console:
                 more = done
             except Refused as error:
                 more = {"error": error}
+                if locate is not None:
+                    more["problem"] = locate(error, given)
             shown = await self.gate.act(request, show, given, *names)
             return await self.page(request, template, **shown | more)
 

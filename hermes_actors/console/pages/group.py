@@ -15,7 +15,7 @@ def group_pages(console: Console) -> list[HTTPRouteHandler]:
     groups, sources = console.parts.groups, console.config.management.owner_sources
 
     async def show(_caller: Caller, given: Mapping[str, str], group: str = "") -> dict[str, Any]:
-        if group and not given:
+        if group and "owner.id" not in given:
             owner = (await groups.get(group)).get("owner") or {}
             given = {f"owner.{each}": owner[each] for each in owner}
         return {"group": group, "given": given, "sources": sources}
