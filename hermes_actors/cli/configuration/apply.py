@@ -12,8 +12,7 @@ import typer
 from hermes_actors.cli.command_line.failures import CommandFailed, UsageWrong, warn
 from hermes_actors.cli.command_line.options import YesOption, confirm, wants_json
 from hermes_actors.cli.configuration.files import Found, read
-from hermes_actors.cli.configuration.pieces import Rows, send
-from hermes_actors.cli.configuration.selection import LabelOption, labelled
+from hermes_actors.cli.configuration.requests import LabelOption, Rows, labelled, send
 from hermes_actors.cli.connection.asking import management, management_command
 from hermes_actors.cli.connection.management import Refusal
 from hermes_actors.cli.output.render import counted, flattened, printable, say, write_json

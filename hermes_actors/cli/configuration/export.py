@@ -13,7 +13,7 @@ import yaml
 from hermes_actors.cli.administration.resource import topic_path
 from hermes_actors.cli.command_line.failures import CommandFailed
 from hermes_actors.cli.configuration.files import REFERENCE
-from hermes_actors.cli.configuration.selection import LabelOption, Lists, got, labelled
+from hermes_actors.cli.configuration.requests import LabelOption, Lists, got, labelled
 from hermes_actors.cli.connection.asking import management, management_command
 from hermes_actors.cli.output.render import counted, say
 from hermes_actors.management.bodies.decoding import without_nulls

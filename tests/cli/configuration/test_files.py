@@ -195,17 +195,18 @@ def test_each_error_names_file_line_item_and_field_before_anything_is_written(
     cluster = clusters()
     monkeypatch.delenv("SSO")
     (folder / "a.yaml").write_text(
-        "topic: []\n"
+        "\n"
         "groups:\n- groupName: shop\n- gruopName: b\n"
         "subscriptions:\n- {topicName: shop.carts, name: x, endpiont: y}\n"
         "- {topicName: shop.carts, name: y, endpoint: 'http://u:*****@h/'}\n"
         "- {topicName: shop.carts, name: z, description: '${file:nothing}'}\n"
     )
+    (folder / "b.yaml").write_text("topic: []")
     failed = run(cluster, "apply", "-f", folder)
     assert failed.exit_code == 2
     told = failed.stderr.replace(f"{folder}/", "").splitlines()
     for line in (
-        "hermes: a.yaml: topic is unknown; did you mean topics?",
+        "hermes: b.yaml cannot be read: topic is unknown; did you mean topics?",
         "hermes: a.yaml:4.groupName must be a name",
         (
             "hermes: a.yaml:6 topics/shop.carts/subscriptions/x: endpiont is unknown; "
@@ -296,7 +297,7 @@ def test_the_loser_of_a_race_is_told(clusters, run, folder):
 def test_a_configuration_of_several_requests_is_compared_as_a_whole(
     clusters, run, folder, monkeypatch
 ):
-    monkeypatch.setattr("hermes_actors.cli.configuration.pieces._ITEMS_MAX", 2)
+    monkeypatch.setattr("hermes_actors.cli.configuration.requests._ITEMS_MAX", 2)
     cluster = clusters()
     compared = run(cluster, "apply", "-f", folder, "--diff")
     assert "8 created, 0 changed, 0 deleted, 0 unchanged" in compared.stdout
