@@ -29,7 +29,8 @@ PAST_TIMEOUT_S = 10.0
 """How long a search reads old changes; those that it has not found by then are left out."""
 
 HEARTBEAT_S = 15.0
-_EVENTS_MAX = 10
+_EVENTS_MAX = 500
+_EVENTS_BYTES = 262_144
 _LOOKED_AT_AT_ONCE = 500
 _SHOWN_AT_ONCE = 10
 
@@ -175,11 +176,15 @@ class ChangeStream:
         if self._place < trail.dropped:
             return b""
         events = b""
-        for entry in trail.after(self._place, _EVENTS_MAX):
+        for count, entry in enumerate(trail.after(self._place, _EVENTS_MAX), 1):
             self._place = entry.place
             is_wanted = concerns(resource_of(entry.key), self._resource)
             if is_wanted and entry.time_ms >= self._since_ms:
                 change = as_json(entry, self._metadata.dc)
                 events += f"id: {change['id']}\nevent: {entry.action}\ndata: ".encode()
                 events += msgspec.json.encode(change) + b"\n\n"
+            if len(events) > _EVENTS_BYTES:
+                break
+            if count % _SHOWN_AT_ONCE == 0:
+                await trio.lowlevel.checkpoint()
         return events or b": no change\n\n"

@@ -45,11 +45,13 @@ def resource_of(key: str) -> str:
     is none. Names are escaped as in the key.
     """
     kind, *names = key.split("/")
-    path = _PATHS.get(kind, key)
+    path = _PATHS.get(kind, "")
     if kind == CONSTRAINT:
         of = "subscription/{}.{}/{}" if names[2:] else "topic/{}.{}"
         path = f"workload-constraints/{of}"
-    return path.format(*names) if path.count("{}") <= len(names) else key
+    if kind in (SEEK, REDRIVE, EXPIRY):
+        del names[3:]
+    return path.format(*names) if path and path.count("{}") == len(names) else key
 
 
 def concerns(resource: str, wanted: str) -> bool:

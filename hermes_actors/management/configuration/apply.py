@@ -15,7 +15,7 @@ from hermes_actors.errors import ErrorCode, HermesError, Refused
 from hermes_actors.management.access.roles import Caller, require_allowed
 from hermes_actors.management.access.table import rule_of
 from hermes_actors.management.balancing.operating import WorkloadConstraints
-from hermes_actors.management.bodies.decoding import require_none
+from hermes_actors.management.bodies.decoding import PROBLEMS_MAX, require_none
 from hermes_actors.management.catalog.groups import Groups
 from hermes_actors.management.catalog.oauth_providers import OAuthProviders
 from hermes_actors.management.catalog.subjects import Subjects
@@ -137,19 +137,21 @@ class _Run:
         self._parts = parts
         self._caller = caller
         self._failed: set[str] = set()
+        self._refused = 0
 
     async def all(self, act: Callable[[Item], Awaitable[None]], level: list[Item]) -> None:
         """Apply the items of one level, several at once."""
         found: dict[str, Applied] = {}
-        slots = trio.CapacityLimiter(AT_ONCE)
+        items = iter(level)
 
-        async def one(item: Item) -> None:
-            async with slots:
+        async def work() -> None:
+            for item in items:
                 found[item.resource] = await self._outcome(act, item)
+                await trio.lowlevel.checkpoint()
 
         async with trio.open_nursery() as nursery:
-            for each in level:
-                nursery.start_soon(one, each)
+            for _ in range(AT_ONCE):
+                nursery.start_soon(work)
         self.done += [found[each.resource] for each in level]
         self._failed |= {each.resource for each in self.done if each.error is not None}
 
@@ -161,12 +163,13 @@ class _Run:
             with recorded() as made:
                 await act(item)
         except HermesError as error:
+            self._refused += 1
             return Applied(item.resource, error=Problem(error.code.name, error.message))
         return _applied(item, made, None if schema is None else schema.text)
 
     async def put(self, item: Item) -> None:
         """Create the item, or change it."""
-        require_none(problems_of(item))
+        require_none(problems_of(item, suggests=self._refused < PROBLEMS_MAX))
         parts, names, body, who = self._parts, item.names, item.body, self._allowed(item)
         if item.kind == "workloadConstraints":
             constraints = parts.workload_constraints
