@@ -64,7 +64,9 @@ def _files(names: list[str]) -> Iterator[str]:
             each
             for each in sorted(Path(name).rglob("*"))
             # A topic's schema may lie beside its file.
-            if each.suffix in SUFFIXES and not each.name.endswith(".schema.json")
+            if each.suffix in SUFFIXES
+            and not each.name.endswith(".schema.json")
+            and not any(part.startswith(".") for part in each.relative_to(name).parts)
         ]
         if not inside:
             raise UsageWrong(f"-f {name}: there is no file *{', *'.join(SUFFIXES)} in it")
@@ -78,8 +80,8 @@ def _bodies(path: str, errors: list[str]) -> Iterator[tuple[str, Any, str]]:
             continue
         for kind, listed in document.items() if isinstance(document, dict) else [("", None)]:
             if kind not in KINDS:
-                what = f"{kind} is unknown" if kind else "expected an object with lists of items"
-                errors.append(f"{path}: {what}{nearest(kind, KINDS)}")
+                what = "expected an object with lists of items" if kind == "" else f"{kind} is unknown"
+                errors.append(f"{path}: {what}{nearest(str(kind), KINDS)}")
             elif not isinstance(listed, list | None):
                 errors.append(f"{path}: {kind} must be a list")
             else:
@@ -96,7 +98,7 @@ def _documents(path: str, text: str) -> Iterator[tuple[Any, Callable[[str, int],
         while loader.check_node():
             node: Any = loader.get_node()
             require_no_twins(node)
-            lists = {k.value: v.value for k, v in node.value} if node.id == "mapping" else {}
+            lists = {str(k.value): v.value for k, v in node.value} if node.id == "mapping" else {}
 
             def line_of(kind: str, at: int, lists: dict[str, Any] = lists) -> str:
                 return f"{path}:{lists[kind][at].start_mark.line + 1}"
@@ -137,4 +139,5 @@ def _content(file: Path, field: str) -> str:
     try:
         return file.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise ValueError(f"{field}: {file} cannot be read: {error}") from error
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
+        raise ValueError(f"{field}: {file} cannot be read: {reason}") from error

@@ -230,6 +230,8 @@ def test_each_error_names_file_line_item_and_field_before_anything_is_written(
         ("groups: [", "cannot be read"),
         ("groups: []\ngroups: []\n", "line 2: groups is there twice"),
         ("- a", "expected an object with lists of items"),
+        ("on: push", "True is unknown; known are"),
+        ("[a]: b", "cannot be read"),
     ],
 )
 def test_a_file_that_is_no_configuration_is_one_line(clusters, run, tmp_path, text, problem):
@@ -237,6 +239,13 @@ def test_a_file_that_is_no_configuration_is_one_line(clusters, run, tmp_path, te
     failed = run(clusters(), "apply", "-f", tmp_path / "a.yaml")
     assert failed.exit_code == 2
     assert problem in failed.stderr
+
+
+def test_hidden_files_and_folders_are_skipped(clusters, run, folder):
+    (folder / ".github").mkdir()
+    for name in (".github/ci.yml", ".hidden.yaml"):
+        (folder / name).write_text("on: push")
+    assert run(clusters(), "apply", "-f", folder).exit_code == 0
 
 
 def test_refusals_of_the_server_name_the_place_and_fail_the_command(clusters, run, folder):
