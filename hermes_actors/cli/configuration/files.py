@@ -80,7 +80,9 @@ def _bodies(path: str, errors: list[str]) -> Iterator[tuple[str, Any, str]]:
             continue
         for kind, listed in document.items() if isinstance(document, dict) else [("", None)]:
             if kind not in KINDS:
-                what = "expected an object with lists of items" if kind == "" else f"{kind} is unknown"
+                what = (
+                    "expected an object with lists of items" if kind == "" else f"{kind} is unknown"
+                )
                 errors.append(f"{path}: {what}{nearest(str(kind), KINDS)}")
             elif not isinstance(listed, list | None):
                 errors.append(f"{path}: {kind} must be a list")

@@ -134,9 +134,7 @@ class Apply:
 
 
 class _Run:
-    def __init__(
-        self, parts: Resources, caller: Caller, rehearse: Callable[[], Resources]
-    ) -> None:
+    def __init__(self, parts: Resources, caller: Caller, rehearse: Callable[[], Resources]) -> None:
         self.done: list[Applied] = []
         self._parts = parts
         self._caller = caller
