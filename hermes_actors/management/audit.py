@@ -16,7 +16,13 @@ from hermes_actors.log.base import LogUnavailable
 from hermes_actors.management.access.roles import Caller
 from hermes_actors.metadata.past import Past
 from hermes_actors.metadata.registry import Metadata
-from hermes_actors.metadata.resources import as_json, concerns, parse_place, resource_of
+from hermes_actors.metadata.resources import (
+    as_json,
+    concerns,
+    parse_place,
+    resource_of,
+    resource_problem,
+)
 from hermes_actors.metadata.trail import Entry, Place
 from hermes_actors.model.moments import iso_ms, moment_ms
 from hermes_actors.runtime.clock import Clock
@@ -63,6 +69,7 @@ class AuditTrail:
             raise Refused(f"limit must be from 1 to {LIMIT_MAX}")
         since_ms, until_ms = self._moment("since", since), self._moment("until", until) or inf
         trail, wanted = self._metadata.trail, resource.strip("/")
+        _require_known(wanted)
         below = self._place("before", before) if before else (trail.last[0] + 1, 0)
 
         def matches(entry: Entry) -> bool:
@@ -123,6 +130,7 @@ class AuditTrail:
         """The changes from now on, since a time, or after the one with the id `last_id`. Raises
         Refused if memory no longer has them.
         """
+        _require_known(resource.strip("/"))
         trail, since_ms, after = self._metadata.trail, 0, self._metadata.trail.last
         if last_id:
             after = self._place("Last-Event-ID", last_id)
@@ -153,6 +161,11 @@ class AuditTrail:
                 "node there, or use since=<time>"
             )
         return place
+
+
+def _require_known(resource: str) -> None:
+    if problem := resource_problem(resource):
+        raise Refused(problem)
 
 
 class ChangeStream:

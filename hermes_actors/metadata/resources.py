@@ -54,6 +54,16 @@ def resource_of(key: str) -> str:
     return path.format(*names) if path and path.count("{}") == len(names) else key
 
 
+def resource_problem(wanted: str) -> str:
+    """Why nothing can be at, or below, this path; empty if something can."""
+    forms = [*_PATHS.values(), "workload-constraints/topic/{}.{}"]
+    known = {each.partition("/")[0] for each in forms} | {"mode", "restored"}
+    if not wanted or wanted.partition("/")[0] in known:
+        return ""
+    named = ", ".join(form.replace("{}", "…") for form in forms)
+    return f"resource '{wanted}' is unknown; expected a path of the API: {named}"
+
+
 def concerns(resource: str, wanted: str) -> bool:
     """True if the resource is `wanted`, is below it, or belongs to the topic `wanted`: its schemas
     and constraints.

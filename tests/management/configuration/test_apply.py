@@ -190,6 +190,12 @@ async def test_each_item_needs_the_rights_that_its_own_route_needs(api: Api) -> 
         assert len(refused) == 3
     owned = await applied(api, {"topics": body["topics"]}, headers=SALES)
     assert actions(owned) == {"topics/shop.orders": "change"}
+    unchanged = {**whole(api), "subscriptions": [], "oauthProviders": []}
+    unchanged["topics"] = [{**each, "ack": "ALL"} for each in unchanged["topics"][:1]]
+    for dry in (True, False):
+        same = await applied(api, unchanged, headers=STRANGER, dry=dry)
+        assert len(same) > 1
+        assert set(actions(same).values()) == {"none"}
     assert actions(await applied(api, body, headers=ADMIN)) == {
         "groups/mine": "create",
         "topics/shop.orders": "none",
