@@ -63,7 +63,9 @@ def _files(names: list[str]) -> Iterator[str]:
             each
             for each in sorted(Path(name).rglob("*"))
             # A topic's schema may lie beside its file.
-            if each.suffix in SUFFIXES and not each.name.endswith(".schema.json")
+            if each.suffix in SUFFIXES
+            and not each.name.endswith(".schema.json")
+            and not any(part.startswith(".") for part in each.relative_to(name).parts)
         ]
         if not inside:
             raise UsageWrong(f"-f {name}: there is no file *{', *'.join(SUFFIXES)} in it")
@@ -111,4 +113,5 @@ def _content(file: Path, field: str) -> str:
     try:
         return file.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise ValueError(f"{field}: {file} cannot be read: {error}") from error
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
+        raise ValueError(f"{field}: {file} cannot be read: {reason}") from error

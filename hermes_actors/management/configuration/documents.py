@@ -67,7 +67,7 @@ def _documents(text: str, *, is_json: bool) -> Iterator[tuple[Any, dict[str, lis
         _require_no_twins(node)
         lists = node.value if node.id == "mapping" else ()
         lines = {
-            kind.value: [item.start_mark.line + 1 for item in listed.value]
+            str(kind.value): [item.start_mark.line + 1 for item in listed.value]
             for kind, listed in lists
             if listed.id == "sequence"
         }
