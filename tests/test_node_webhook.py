@@ -95,6 +95,21 @@ async def test_while_the_receiver_fails_it_is_said_and_nothing_is_skipped(scene,
         assert scene.received() == ["groups/g101"] * 6 + ["groups/g102", "groups/g103"]
 
 
+async def test_a_crash_is_said_until_a_change_is_posted_again(scene, autojump_clock):
+    def crash(_push):
+        raise RuntimeError("a fault")
+
+    async with scene.node() as node:
+        scene.sender.script = crash
+        await scene.create(node, 1)
+        await trio.sleep(10)
+        health = await node.administration.health.shown()
+        assert [each for each in health["notices"] if "webhook: it crashed" in each]
+        scene.sender.script = lambda _push: OK
+        await trio.sleep(600)
+        assert "notices" not in await node.administration.health.shown()
+
+
 async def test_what_was_changed_while_the_node_was_down_is_posted_after_it(
     scene, autojump_clock, monkeypatch
 ):

@@ -6,13 +6,14 @@ from typing import Annotated
 import typer
 
 from hermes_actors.cli.command_line.bodies import TIME_HELP, optional_time
+from hermes_actors.cli.command_line.failures import warn
 from hermes_actors.cli.connection.asking import management, management_command
 from hermes_actors.cli.output.render import (
     Columns,
     Fields,
     fields_of,
     flattened,
-    say,
+    printable,
     show_answer,
     show_table,
 )
@@ -36,6 +37,9 @@ def audit(
         str | None, typer.Option(metavar="TIME", help=f"Made then or later: {TIME_HELP}.")
     ] = None,
     until: Annotated[str | None, typer.Option(metavar="TIME", help="Made before then.")] = None,
+    before: Annotated[
+        str | None, typer.Option(metavar="ID", help="Older than this change, as the note says.")
+    ] = None,
     limit: Annotated[int, typer.Option(min=1, max=1_000, help="Maximum number.")] = 50,
 ) -> None:
     """List changes of groups, topics, subscriptions and other settings, newest first."""
@@ -44,6 +48,7 @@ def audit(
         "by": by,
         "since": optional_time("--since", since),
         "until": optional_time("--until", until),
+        "before": before,
         "limit": str(limit),
     }
     params = {name: value for name, value in given.items() if value is not None}
@@ -62,9 +67,9 @@ def _show(found: Fields) -> None:
     }
     show_table(columns, fields_of(found, "changes"), "no such changes")
     if not found.get("isComplete"):
-        say(f"not all is searched: changes before {found.get('searchedSince')} could not be read")
-    if found.get("next"):
-        say("there are more: give a higher --limit, or --until the time of the last line")
+        warn(f"not all is searched: changes before {found.get('searchedSince')} could not be read")
+    if following := found.get("next"):
+        warn(f"there are more: give a higher --limit, or --before {printable(str(following))}")
 
 
 def _action(change: Fields) -> str:

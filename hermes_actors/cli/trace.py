@@ -55,7 +55,7 @@ def _show(found: Fields) -> None:
         "Where": _where,
         "What": _what,
     }
-    if events or not _show_elsewhere(found):
+    if not _show_elsewhere(found) or events:
         places = ", ".join(["the tracking events", *found.get("searched", ())])
         nothing = (
             f"nothing is known of message {found.get('messageId')}; searched: {places}. Is its "
@@ -80,7 +80,7 @@ def _show(found: Fields) -> None:
 
 
 def _show_elsewhere(found: Fields) -> bool:
-    """Show where a message without events is. False if it is not found."""
+    """Show where a message is now. False if it is not found."""
     letters, spooled = fields_of(found, "deadLetters"), fields_of(found, "spooled")
     for each in letters:
         name = f"{each.get('topicName')} {each.get('subscription')}"

@@ -1,14 +1,16 @@
 """What all pages share: the frame around them, errors, forms, and messages after a change."""
 
 import re
+from collections.abc import Awaitable, Callable
 from typing import Any
 from urllib.parse import parse_qsl, quote, urlsplit
 
 import anyio
 import msgspec
-from litestar import Response
+from litestar import Response, get, post
 from litestar.datastructures import Cookie
 from litestar.exceptions import HTTPException
+from litestar.handlers import HTTPRouteHandler
 
 from hermes_actors.config import Config
 from hermes_actors.console.front import HOME
@@ -46,6 +48,16 @@ _TITLES = {
 }
 # Refusals begin with the field, as in "Topic.retentionTime.duration must be …".
 _FIELD = re.compile(r"[A-Z]\w+\.([\w.]+)")
+
+
+Show = Callable[..., Awaitable[dict[str, Any]]]
+"""Called with the caller, the query or the form, and the names in the path; returns what a page
+shows.
+"""
+Act = Callable[..., Awaitable[tuple[str, str] | dict[str, Any]]]
+"""Called like Show. Makes a change; returns the address of the next page and the message there, or
+what the form's page shows in addition.
+"""
 
 
 class Console:
@@ -96,6 +108,43 @@ class Console:
         """A part of a page, for htmx."""
         body = await self._templates.render(template, {"now_ms": self.clock.now_ms()} | shown)
         return Response(body, media_type="text/html")
+
+    def form(
+        self,
+        path: str,
+        template: str,
+        show: Show,
+        act: Act,
+        locate: Callable[[Refused, dict[str, str]], dict[str, str]] | None = None,
+    ) -> list[HTTPRouteHandler]:
+        """A page with a form, and what it does when it is sent; the page again with the refusal if
+        it is refused. The path's parameters are the `names` of both coroutines. `locate` finds the
+        field of a refusal that does not name it.
+        """
+
+        @get(path)
+        async def asked(request: AnyRequest) -> Answer:
+            names = request.path_params.values()
+            shown = await self.gate.act(request, show, dict(request.query_params), *names)
+            return await self.page(request, template, **shown)
+
+        @post(path)
+        async def sent(request: AnyRequest) -> Answer:
+            given, names = await form_of(request), request.path_params.values()
+            more: dict[str, Any]
+            try:
+                done = await self.gate.act(request, act, given, *names)
+                if isinstance(done, tuple):
+                    return self.done(*done)
+                more = done
+            except Refused as error:
+                more = {"error": error}
+                if locate is not None:
+                    more["problem"] = locate(error, given)
+            shown = await self.gate.act(request, show, given, *names)
+            return await self.page(request, template, **shown | more)
+
+        return [asked, sent]
 
     def done(self, where: str, said: str) -> Answer:
         """Lead to the page that shows the result of a change, with a message there."""

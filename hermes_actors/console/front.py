@@ -44,6 +44,9 @@ class Front:
         """Serve one request, or the server's lifespan."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
+        elif scope["path"].startswith("//"):
+            # Litestar drops a slash: it would serve pages without their headers.
+            await _answer(send, HTTPStatus.NOT_FOUND)
         elif _leads_to_console(scope):
             await _answer(send, HTTPStatus.SEE_OTHER, (b"location", HOME.encode()))
         elif not scope["path"].startswith("/console/"):

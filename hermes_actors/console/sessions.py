@@ -9,6 +9,7 @@ from hermes_actors.runtime.clock import Clock, IdSource
 IDLE_MAX_S = 1_800.0
 AGE_MAX_S = 43_200.0
 SESSIONS_MAX = 1_000
+OF_ONE_NAME_MAX = 20
 
 
 class Session(Struct):
@@ -27,7 +28,8 @@ class Sessions:
     """The open sessions by their random ids of 244 bits.
 
     A session ends after IDLE_MAX_S without use, and AGE_MAX_S after its start. If there are
-    SESSIONS_MAX, a new one takes the place of the one that was unused longest.
+    SESSIONS_MAX, a new one takes the place of the one that was unused longest; if there are
+    OF_ONE_NAME_MAX of its name, of that name's.
     """
 
     def __init__(self, node: str, clock: Clock, ids: IdSource) -> None:
@@ -43,8 +45,10 @@ class Sessions:
     def begin(self, name: str, authorization: str) -> str:
         """Open a session; returns its id."""
         now_s = self._clock.monotonic_s()
-        if len(self._open) >= SESSIONS_MAX:
-            del self._open[min(self._open, key=lambda each: self._open[each].seen_s)]
+        own = [each for each, session in self._open.items() if session.name == name]
+        among = own if len(own) >= OF_ONE_NAME_MAX else self._open
+        if among is own or len(among) >= SESSIONS_MAX:
+            del self._open[min(among, key=lambda each: self._open[each].seen_s)]
         id_ = (self._ids.message_id() + self._ids.message_id()).replace("-", "")
         self._open[id_] = Session(name, authorization, now_s, now_s)
         return id_

@@ -16,7 +16,13 @@ from hermes_actors.log.base import LogUnavailable
 from hermes_actors.management.access.roles import Caller
 from hermes_actors.metadata.past import Past
 from hermes_actors.metadata.registry import Metadata
-from hermes_actors.metadata.resources import as_json, concerns, parse_place, resource_of
+from hermes_actors.metadata.resources import (
+    as_json,
+    concerns,
+    parse_place,
+    resource_of,
+    resource_problem,
+)
 from hermes_actors.metadata.trail import Entry, Place
 from hermes_actors.model.moments import iso_ms, moment_ms
 from hermes_actors.runtime.clock import Clock
@@ -29,7 +35,8 @@ PAST_TIMEOUT_S = 10.0
 """How long a search reads old changes; those that it has not found by then are left out."""
 
 HEARTBEAT_S = 15.0
-_EVENTS_MAX = 10
+_EVENTS_MAX = 500
+_EVENTS_BYTES = 262_144
 _LOOKED_AT_AT_ONCE = 500
 _SHOWN_AT_ONCE = 10
 
@@ -62,6 +69,7 @@ class AuditTrail:
             raise Refused(f"limit must be from 1 to {LIMIT_MAX}")
         since_ms, until_ms = self._moment("since", since), self._moment("until", until) or inf
         trail, wanted = self._metadata.trail, resource.strip("/")
+        _require_known(wanted)
         below = self._place("before", before) if before else (trail.last[0] + 1, 0)
 
         def matches(entry: Entry) -> bool:
@@ -122,6 +130,7 @@ class AuditTrail:
         """The changes from now on, since a time, or after the one with the id `last_id`. Raises
         Refused if memory no longer has them.
         """
+        _require_known(resource.strip("/"))
         trail, since_ms, after = self._metadata.trail, 0, self._metadata.trail.last
         if last_id:
             after = self._place("Last-Event-ID", last_id)
@@ -154,6 +163,11 @@ class AuditTrail:
         return place
 
 
+def _require_known(resource: str) -> None:
+    if problem := resource_problem(resource):
+        raise Refused(problem)
+
+
 class ChangeStream:
     """Server-sent events of changes. Without a queue: a reader is disconnected when memory no
     longer has its next change.
@@ -175,11 +189,15 @@ class ChangeStream:
         if self._place < trail.dropped:
             return b""
         events = b""
-        for entry in trail.after(self._place, _EVENTS_MAX):
+        for count, entry in enumerate(trail.after(self._place, _EVENTS_MAX), 1):
             self._place = entry.place
             is_wanted = concerns(resource_of(entry.key), self._resource)
             if is_wanted and entry.time_ms >= self._since_ms:
                 change = as_json(entry, self._metadata.dc)
                 events += f"id: {change['id']}\nevent: {entry.action}\ndata: ".encode()
                 events += msgspec.json.encode(change) + b"\n\n"
+            if len(events) > _EVENTS_BYTES:
+                break
+            if count % _SHOWN_AT_ONCE == 0:
+                await trio.lowlevel.checkpoint()
         return events or b": no change\n\n"

@@ -45,11 +45,23 @@ def resource_of(key: str) -> str:
     is none. Names are escaped as in the key.
     """
     kind, *names = key.split("/")
-    path = _PATHS.get(kind, key)
+    path = _PATHS.get(kind, "")
     if kind == CONSTRAINT:
         of = "subscription/{}.{}/{}" if names[2:] else "topic/{}.{}"
         path = f"workload-constraints/{of}"
-    return path.format(*names) if path.count("{}") <= len(names) else key
+    if kind in (SEEK, REDRIVE, EXPIRY):
+        del names[3:]
+    return path.format(*names) if path and path.count("{}") == len(names) else key
+
+
+def resource_problem(wanted: str) -> str:
+    """Why nothing can be at, or below, this path; empty if something can."""
+    forms = [*_PATHS.values(), "workload-constraints/topic/{}.{}"]
+    known = {each.partition("/")[0] for each in forms} | {"mode", "restored"}
+    if not wanted or wanted.partition("/")[0] in known:
+        return ""
+    named = ", ".join(form.replace("{}", "…") for form in forms)
+    return f"resource '{wanted}' is unknown; expected a path of the API: {named}"
 
 
 def concerns(resource: str, wanted: str) -> bool:

@@ -6,7 +6,9 @@ it replaced, so following these versions back shows which changes the winner doe
 """
 
 import re
+from bisect import bisect_right
 from collections import deque
+from itertools import islice
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -99,12 +101,8 @@ class Trail:
 
     def after(self, place: Place, count_max: int) -> list[Entry]:
         """Return the oldest entries after that place."""
-        found: list[Entry] = []
-        for entry in reversed(self.entries):
-            if entry.place <= place:
-                break
-            found.append(entry)
-        return found[: -count_max - 1 : -1]
+        start = bisect_right(self.entries, place, key=lambda each: each.place)
+        return list(islice(self.entries, start, start + count_max))
 
     def note(self, record: StoredRecord, folded: Folded) -> list[Entry]:
         """Add the entries of one record, and return them. Records come in order."""

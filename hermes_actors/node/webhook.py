@@ -167,8 +167,12 @@ async def start_webhook(
         backoff = Backoff(environment.split_rng(), 1.0, 60.0)
         async with environment.open_senders(lambda _: None, metrics) as sender_of:
             posting = Webhook(metadata, sender_of(live), route, lines, signer, backoff)
+            posting.trouble = duties["webhook"]()
             duties["webhook"] = lambda: posting.trouble
-            await run_until(stop, posting.run)
+            try:
+                await run_until(stop, posting.run)
+            finally:
+                posting.trouble = posting.trouble or "it crashed; the node's log says why"
 
     duties["webhook"] = str
     control.start_task("webhook", run, restart=TENANT)

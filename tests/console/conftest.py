@@ -85,7 +85,8 @@ def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
             process.end()
 
 
-@pytest.fixture(scope="session")
+# Of a module, because while it is open, no other asyncio loop can run in this thread.
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
     if CHROMIUM is None:
         pytest.skip("there is no Chromium: install it with `make chromium`")

@@ -76,6 +76,15 @@ def assert_inert(html):
     Inert().feed(html)
 
 
+async def test_no_spelling_of_an_address_gets_a_page_without_its_headers(desk):
+    await desk.sign_in()
+    for path in ("//console/overview", "///console/overview", "/console//overview"):
+        answer = await desk.get(f"http://localhost{path}")
+        is_page = "content-security-policy" in answer.headers
+        assert is_page or (answer.status_code == 404 and not answer.content), path
+        assert "access-control-allow-origin" not in answer.headers
+
+
 async def test_the_refusal_of_a_form_is_shown_at_its_field(desk):
     await desk.sign_in()
     answer = await desk.send("/console/groups/new", {"groupName": "a b", "owner.id": "sales"})

@@ -5,7 +5,13 @@ import re
 import pytest
 import trio
 
-from hermes_actors.console.sessions import AGE_MAX_S, IDLE_MAX_S, SESSIONS_MAX, Sessions
+from hermes_actors.console.sessions import (
+    AGE_MAX_S,
+    IDLE_MAX_S,
+    OF_ONE_NAME_MAX,
+    SESSIONS_MAX,
+    Sessions,
+)
 from hermes_actors.runtime.clock import IdSource
 from tests.console.desk import HERE, PASSWORD, TOKEN, heading
 from tests.hand_clock import HandClock
@@ -124,6 +130,28 @@ def test_a_full_table_forgets_the_session_that_was_unused_longest():
     sessions.begin("late", "Basic x")
     assert sessions.find(ids[0]) is not None
     assert sessions.find(ids[1]) is None
+
+
+def test_one_account_ends_no_session_of_another():
+    sessions = Sessions("dc1/a", clock := HandClock(), IdSource())
+    other = sessions.begin("bob", "Basic x")
+    ids = []
+    for _ in range(SESSIONS_MAX + 1):
+        clock.pass_time(0.1)
+        ids.append(sessions.begin("ada", "Basic x"))
+    assert sessions.find(other) is not None
+    is_open = [sessions.find(each) is not None for each in ids]
+    assert is_open == [False] * (len(ids) - OF_ONE_NAME_MAX) + [True] * OF_ONE_NAME_MAX
+
+
+async def test_signing_in_again_ends_the_session_of_this_browser(desk):
+    await desk.sign_in()
+    old = dict(desk.browser.cookies)
+    await desk.sign_in("bob")
+    desk.browser.cookies.clear()
+    cookies = "; ".join(f"{name}={value}" for name, value in old.items())
+    answer = await desk.get("/console/overview", headers={"cookie": cookies})
+    assert answer.status_code == 303
 
 
 def test_no_repr_of_a_session_shows_what_it_stands_for():

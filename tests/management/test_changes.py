@@ -168,6 +168,8 @@ async def test_a_search_that_cannot_read_all_in_time_says_how_far_it_went(
         {"since": "yesterday"},
         {"until": "soon"},
         {"before": "x"},
+        {"resource": "topcs"},
+        {"resource": "news.flash"},
         {"before": "dc2:1"},
     ],
 )

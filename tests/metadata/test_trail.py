@@ -180,4 +180,6 @@ def test_memory_holds_the_newest_changes_within_its_bounds():
         assert sum(each.size_bytes for each in trail.entries) <= 1_000
         assert trail.dropped[0] + len(trail.entries) == offset
         assert trail.after(trail.dropped, 3) == list(trail.entries)[:3]
+        for index, each in enumerate(trail.entries):
+            assert trail.after(each.place, 3) == list(trail.entries)[index + 1 : index + 4]
     assert {each.author.by for each in trail.entries} == {UNKNOWN}

@@ -9,11 +9,10 @@ from typing import Annotated, Any
 
 import typer
 
-from hermes_actors.cli.command_line.failures import CommandFailed, UsageWrong, warn
+from hermes_actors.cli.command_line.failures import EXIT_USAGE, CommandFailed, UsageWrong, warn
 from hermes_actors.cli.command_line.options import YesOption, confirm, wants_json
 from hermes_actors.cli.configuration.files import Found, read
-from hermes_actors.cli.configuration.pieces import Rows, send
-from hermes_actors.cli.configuration.selection import LabelOption, labelled
+from hermes_actors.cli.configuration.requests import LabelOption, Rows, labelled, send
 from hermes_actors.cli.connection.asking import management, management_command
 from hermes_actors.cli.connection.management import Refusal
 from hermes_actors.cli.output.render import counted, flattened, printable, say, write_json
@@ -42,7 +41,8 @@ def apply(
         ),
     ],
     diff: Annotated[
-        bool, typer.Option("--diff", help="Only show changes; exit code 1 if there are any.")
+        bool,
+        typer.Option("--diff", help="Only show changes; exit code 1: there are some, 2: an error."),
     ] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show changes.")] = False,
     prune: Annotated[
@@ -55,15 +55,24 @@ def apply(
     if prune != (label is not None):
         raise UsageWrong("--prune and --label KEY=VALUE belong together: see 'hermes apply --help'")
     found = read(file)
+    if prune and not found:
+        raise UsageWrong("nothing was done: with no item in the files, --prune would delete all")
     run = _Run(found, is_dry=diff or dry_run)
-    run.show(send((each.item for each in found), dry_run=run.is_dry))
-    if prune and label is not None and not run.failed:
-        run.prune(label, yes)
-    run.show_counts()
-    if not run.is_dry:
-        run.show_losers()
-    if run.failed:
-        raise CommandFailed(f"{counted(run.failed, 'item')} failed")
+    try:
+        run.show(send((each.item for each in found), dry_run=run.is_dry))
+        if label is not None and run.failed:
+            warn("nothing was pruned, because of the failures")
+        elif label is not None:
+            run.prune(label, yes)
+        run.show_counts()
+        if not run.is_dry:
+            run.show_losers()
+        if run.failed:
+            raise CommandFailed(f"{counted(run.failed, 'item')} failed")
+    except CommandFailed as error:
+        if diff:
+            error.exit_code = EXIT_USAGE
+        raise
     if diff and run.counts.keys() - {"none"}:
         raise typer.Exit(1)
 
@@ -139,7 +148,9 @@ def _differences(row: dict[str, Any]) -> list[str]:
     old_schema, new_schema = (_pretty(each.pop("schema", None)) for each in (before, after))
     old, new = dict(flattened(before)), dict(flattened(after))
     lines = [
-        f"{name}: {_short(old.get(name))} → {_short(new.get(name))}" for name in {**old, **new}
+        f"{name}: {_short(old.get(name))} → "
+        + ("(secret changed)" if old.get(name) == new.get(name) else _short(new.get(name)))
+        for name in {**old, **new}
     ]
     compared = difflib.unified_diff(old_schema, new_schema, lineterm="", n=2)
     return [*lines, *list(compared)[2:]]

@@ -11,11 +11,11 @@ import typer
 import yaml
 
 from hermes_actors.cli.administration.resource import topic_path
-from hermes_actors.cli.command_line.failures import CommandFailed
+from hermes_actors.cli.command_line.failures import CommandFailed, warn
 from hermes_actors.cli.configuration.files import REFERENCE
-from hermes_actors.cli.configuration.selection import LabelOption, Lists, got, labelled
+from hermes_actors.cli.configuration.requests import LabelOption, Lists, got, labelled
 from hermes_actors.cli.connection.asking import management, management_command
-from hermes_actors.cli.output.render import counted, say
+from hermes_actors.cli.output.render import counted, printable, say
 from hermes_actors.management.bodies.decoding import without_nulls
 from hermes_actors.management.bodies.endpoint import MASKED_PASSWORD
 from hermes_actors.management.configuration.items import KINDS, READ_ONLY
@@ -60,6 +60,8 @@ def export(
     found = labelled(label)
     names = {each["name"] for each in found["topics"]}
     names |= {f"{each['topicName']}${each['name']}" for each in found["subscriptions"]}
+    if group is not None and all(each["groupName"] != group for each in found["groups"]):
+        raise CommandFailed(f"--group {group}: there is no such group; see 'hermes group list'")
     is_all = label is None
     found["workloadConstraints"] = [e for e in _constraints() if is_all or _named(e) in names]
     files: dict[str, Lists] = {}
@@ -81,6 +83,9 @@ def export(
     except OSError as error:
         raise CommandFailed(f"-o {folder}: cannot be written: {error}") from error
     say(f"wrote {counted(len(texts), 'file')} to {folder}")
+    written = {Path(folder, f"{name}.yaml") for name in texts}
+    for path in sorted({*Path(folder).rglob("*.yaml")} - written):
+        warn(printable(f"{path} is not from this export"))
 
 
 def _providers_first(file: str) -> tuple[bool, str]:

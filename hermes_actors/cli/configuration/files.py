@@ -1,10 +1,9 @@
 """Reads the files of a configuration, YAML or JSON, and resolves their references."""
 
-import json
 import os
 import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +14,8 @@ from hermes_actors.cli.command_line.bodies import text_from_file
 from hermes_actors.cli.command_line.failures import UsageWrong
 from hermes_actors.cli.output.render import counted, printable
 from hermes_actors.errors import Refused
-from hermes_actors.management.configuration.documents import Loader, require_no_twins
-from hermes_actors.management.configuration.items import KINDS, Item, item_of, nearest, problems_of
+from hermes_actors.management.configuration.documents import items_in
+from hermes_actors.management.configuration.items import Item, item_of, problems_of
 
 SUFFIXES = (".yaml", ".yml", ".json")
 # "$${env:…}" is the text "${env:…}".
@@ -64,7 +63,9 @@ def _files(names: list[str]) -> Iterator[str]:
             each
             for each in sorted(Path(name).rglob("*"))
             # A topic's schema may lie beside its file.
-            if each.suffix in SUFFIXES and not each.name.endswith(".schema.json")
+            if each.suffix in SUFFIXES
+            and not each.name.endswith(".schema.json")
+            and not any(part.startswith(".") for part in each.relative_to(name).parts)
         ]
         if not inside:
             raise UsageWrong(f"-f {name}: there is no file *{', *'.join(SUFFIXES)} in it")
@@ -72,38 +73,13 @@ def _files(names: list[str]) -> Iterator[str]:
 
 
 def _bodies(path: str, errors: list[str]) -> Iterator[tuple[str, Any, str]]:
-    """Yield each item's list, value and place."""
-    for document, line_of in _documents(path, text_from_file("-f", path)):
-        if document is None:
-            continue
-        for kind, listed in document.items() if isinstance(document, dict) else [("", None)]:
-            if kind not in KINDS:
-                what = f"{kind} is unknown" if kind else "expected an object with lists of items"
-                errors.append(f"{path}: {what}{nearest(kind, KINDS)}")
-            elif not isinstance(listed, list | None):
-                errors.append(f"{path}: {kind} must be a list")
-            else:
-                yield from ((kind, e, line_of(kind, at)) for at, e in enumerate(listed or ()))
-
-
-def _documents(path: str, text: str) -> Iterator[tuple[Any, Callable[[str, int], str]]]:
-    """Yield each document, and a function that returns the place of an item of a list."""
+    """Yield each item's list, value and place; add why the file cannot be read to `errors`."""
     try:
-        if path.endswith(".json"):
-            yield json.loads(text), lambda kind, at: f"{path} {kind}[{at}]"
-            return
-        loader = Loader(text)
-        while loader.check_node():
-            node: Any = loader.get_node()
-            require_no_twins(node)
-            lists = {k.value: v.value for k, v in node.value} if node.id == "mapping" else {}
-
-            def line_of(kind: str, at: int, lists: dict[str, Any] = lists) -> str:
-                return f"{path}:{lists[kind][at].start_mark.line + 1}"
-
-            yield loader.construct_document(node), line_of
+        text = text_from_file("-f", path)
+        for kind, body, place in items_in(text, is_json=path.endswith(".json")):
+            yield kind, body, f"{path}{place}"
     except (yaml.YAMLError, ValueError, RecursionError) as error:
-        raise UsageWrong(f"-f {path}: cannot be read: {error}") from error
+        errors.append(f"{path} cannot be read: {error}")
 
 
 def _resolved(value: Any, folder: Path, path: str = "") -> Any:
@@ -137,4 +113,5 @@ def _content(file: Path, field: str) -> str:
     try:
         return file.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise ValueError(f"{field}: {file} cannot be read: {error}") from error
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
+        raise ValueError(f"{field}: {file} cannot be read: {reason}") from error

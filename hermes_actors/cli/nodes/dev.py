@@ -246,6 +246,7 @@ def _announce(plan: DevPlan, addresses: list[Addresses], data: Path) -> None:
         publish = each.publish or each.publish_tls or "-"
         management = each.management or each.management_tls or "-"
         print(f"{each.dc}: publish {publish}, management {management}")
+        print(f"{each.dc}: console {management}/console")
         if plan.more:
             print(f"{each.dc}: delivered by {', '.join(plan.consumers(each.dc))}")
     kept = "kept" if plan.data is not None else "temporary: gone when this ends"

@@ -1,22 +1,21 @@
 """The balancer: which node runs what and why, drains, and which datacentres accept messages."""
 
+from collections.abc import Mapping
 from typing import Any
 
 from litestar import get, post
 from litestar.handlers import HTTPRouteHandler
 from litestar.params import FromPath, FromQuery
 
-from hermes_actors.console.console import Console, form_of
+from hermes_actors.console.console import Console
 from hermes_actors.errors import Refused
 from hermes_actors.management.access.roles import Caller
 from hermes_actors.management.http.answers import Answer, AnyRequest
-from hermes_actors.management.http.gate import REASON
+from hermes_actors.metadata.audit import present_author
 
 PAGE = "/console/balancer"
 _MOVES_MAX = 50
 _ROWS_MAX = 100
-_DRAIN, _UNDRAIN = (f"/balancer/{each}/{{dc:str}}/{{node:str}}" for each in ("drain", "undrain"))
-_READY = "/balancer/readiness/{dc:str}"
 
 
 def balancer_pages(console: Console) -> list[HTTPRouteHandler]:
@@ -58,43 +57,36 @@ def balancer_pages(console: Console) -> list[HTTPRouteHandler]:
         found = await console.gate.act(request, gathered, about)
         return await console.fragment("balancer_live.html", **found)
 
-    @get(_DRAIN)
-    async def ask(request: AnyRequest, dc: FromPath[str], node: FromPath[str]) -> Answer:
-        return await console.page(request, "balancer_drain.html", dc_=dc, node_=node)
+    async def node(_caller: Caller, _: Mapping[str, str], dc: str, name: str) -> dict[str, Any]:
+        return {"dc_": dc, "node_": name}
 
-    @post(_DRAIN)
-    async def drain(request: AnyRequest, dc: FromPath[str], node: FromPath[str]) -> Answer:
-        is_forced = "force" in await form_of(request)
-        body = {"reason": request.scope["state"].get(REASON, "")}
-        try:
-            await console.gate.act(request, drains.set, dc, node, body, is_forced)
-        except Refused as error:
-            place: dict[str, Any] = {"dc_": dc, "node_": node}
-            return await console.page(request, "balancer_drain.html", error=error, **place)
-        return console.done(PAGE, f"{node} is drained: others take over what it runs.")
+    async def drain(
+        caller: Caller, given: Mapping[str, str], dc: str, name: str
+    ) -> tuple[str, str]:
+        author = present_author()
+        body = {"reason": author.reason if author else ""}
+        await drains.set(caller, dc, name, body, "force" in given)
+        return PAGE, f"{name} is drained: others take over what it runs."
 
     async def undo(_caller: Caller, dc: str, node: str) -> None:
         await drains.undo(dc, node)
 
-    @post(_UNDRAIN)
+    @post("/balancer/undrain/{dc:str}/{node:str}")
     async def undrain(request: AnyRequest, dc: FromPath[str], node: FromPath[str]) -> Answer:
         await console.gate.act(request, undo, dc, node)
         return console.done(PAGE, f"{node} takes part again: it gets its share within seconds.")
 
-    async def mark(_caller: Caller, dc: str, is_ready: bool) -> None:
+    async def state(_caller: Caller, given: Mapping[str, str], dc: str) -> dict[str, Any]:
+        return {"dc_": dc, "ready": given.get("ready") == "true"}
+
+    async def mark(_caller: Caller, given: Mapping[str, str], dc: str) -> tuple[str, str]:
+        is_ready = given.get("ready") == "true"
         await readiness.set(dc, {"isReady": is_ready})
-
-    @get(_READY)
-    async def ask_for_readiness(
-        request: AnyRequest, dc: FromPath[str], ready: FromQuery[bool]
-    ) -> Answer:
-        return await console.page(request, "balancer_ready.html", dc_=dc, ready=ready)
-
-    @post(_READY)
-    async def set_readiness(request: AnyRequest, dc: FromPath[str]) -> Answer:
-        is_ready = (await form_of(request)).get("ready") == "true"
-        await console.gate.act(request, mark, dc, is_ready)
         said = "accepts publishes again" if is_ready else "is marked as not ready"
-        return console.done(PAGE, f"{dc} {said}.")
+        return PAGE, f"{dc} {said}."
 
-    return [page, plan, live, ask, drain, undrain, ask_for_readiness, set_readiness]
+    return [
+        *(page, plan, live, undrain),
+        *console.form("/balancer/drain/{dc:str}/{node:str}", "balancer_drain.html", node, drain),
+        *console.form("/balancer/readiness/{dc:str}", "balancer_ready.html", state, mark),
+    ]

@@ -45,6 +45,7 @@ def sign_in_page(console: Console) -> list[HTTPRouteHandler]:
         if caller is None:
             raise security.refusal()
         answer = lead(where)
+        console.sessions.end(session_of(request)[0])
         id_ = console.sessions.begin(caller.name, authorization)
         # The page's origin is the only sign of TLS that is right behind a proxy too.
         is_secure = request.headers.get("origin", "").startswith("https://")

@@ -1,20 +1,16 @@
 """The actions on a subscription: each has a page that asks, and then says what was done."""
 
 import base64
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
-from litestar import post
 from litestar.handlers import HTTPRouteHandler
-from litestar.params import FromPath
 
-from hermes_actors.console.console import Console, form_of
-from hermes_actors.console.pages.subscription import BELOW, place_of, shows
-from hermes_actors.errors import Refused
+from hermes_actors.console.console import Console
+from hermes_actors.console.pages.subscription import BELOW, place_of
 from hermes_actors.management.access.roles import Caller
-from hermes_actors.management.http.answers import Answer, AnyRequest
 
-Act = Callable[[Caller, str, str], Awaitable[dict[str, Any] | None]]
+Change = Callable[[Caller, str, str], Awaitable[dict[str, Any] | None]]
 
 
 def action_pages(console: Console) -> list[HTTPRouteHandler]:
@@ -28,37 +24,34 @@ def action_pages(console: Console) -> list[HTTPRouteHandler]:
     async def activate(caller: Caller, topic: str, name: str) -> None:
         await subscriptions.set_state(caller, topic, name, "ACTIVE")
 
-    async def owned(caller: Caller, topic: str, name: str) -> dict[str, Any]:
+    async def owned(
+        caller: Caller, given: Mapping[str, str], topic: str, name: str
+    ) -> dict[str, Any]:
         live = subscriptions.owned(caller, topic, name, "change subscription")
-        shown = {"row": parts.statuses.summary(live), "message": "", "trial": None}
+        shown = {"row": parts.statuses.summary(live), "message": given.get("message", "")}
         return place_of(topic, name) | shown
 
-    def action(path: str, act: Act, said: str) -> list[HTTPRouteHandler]:
-        @post(f"{BELOW}/{path}")
-        async def do(request: AnyRequest, topic: FromPath[str], name: FromPath[str]) -> Answer:
-            await form_of(request)
-            place = place_of(topic, name)
-            made = await console.gate.act(request, act, topic, name)
+    def action(path: str, act: Change, said: str) -> list[HTTPRouteHandler]:
+        async def do(
+            caller: Caller, _: Mapping[str, str], topic: str, name: str
+        ) -> tuple[str, str] | dict[str, Any]:
+            made = await act(caller, topic, name)
             if made is not None:
                 # A secret, which is shown once.
-                return await console.page(request, "subscription_secret.html", made=made, **place)
-            where: str = place["base"]
+                return {"made": made}
+            where: str = place_of(topic, name)["base"]
             if path == "remove":
                 where = where.rpartition("/subscriptions/")[0]
-            return console.done(where, said.format(name=name))
+            return where, said.format(name=name)
 
-        return [shows(console, f"/{path}", f"subscription_{path}.html", owned), do]
+        return console.form(f"{BELOW}/{path}", f"subscription_{path}.html", owned, do)
 
-    @post(f"{BELOW}/test")
-    async def test(request: AnyRequest, topic: FromPath[str], name: FromPath[str]) -> Answer:
-        message = (await form_of(request)).get("message", "")
+    async def test(
+        caller: Caller, given: Mapping[str, str], topic: str, name: str
+    ) -> dict[str, Any]:
+        message = given.get("message", "")
         body = {"message": base64.b64encode(message.encode()).decode()} if message.strip() else {}
-        shown = place_of(topic, name) | {"message": message, "trial": None}
-        try:
-            shown["trial"] = await console.gate.act(request, parts.trials.make, topic, name, body)
-        except Refused as refusal:
-            shown["error"] = refusal
-        return await console.page(request, "subscription_test.html", **shown)
+        return {"trial": await parts.trials.make(caller, topic, name, body)}
 
     return [
         *action("suspend", suspend, "{name} is suspended: messages wait until it is activated."),
@@ -66,6 +59,5 @@ def action_pages(console: Console) -> list[HTTPRouteHandler]:
         *action("rotate", secrets.rotate, ""),
         *action("retire", secrets.retire, "{name} signs with its newest secret only."),
         *action("remove", subscriptions.delete, "{name} is removed."),
-        shows(console, "/test", "subscription_test.html", owned),
-        test,
+        *console.form(f"{BELOW}/test", "subscription_test.html", owned, test),
     ]

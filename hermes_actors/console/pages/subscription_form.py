@@ -4,15 +4,12 @@ import base64
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from litestar import get, post
 from litestar.handlers import HTTPRouteHandler
-from litestar.params import FromPath
 
-from hermes_actors.console.console import Console, form_of, problem_of
+from hermes_actors.console.console import Console, problem_of
 from hermes_actors.console.pages.subscription import BELOW, place_of
 from hermes_actors.errors import Refused
 from hermes_actors.management.access.roles import Caller
-from hermes_actors.management.http.answers import Answer, AnyRequest
 
 FILTERS_MAX = 20
 """The maximum number of filters in a form. A subscription with more keeps them unchanged."""
@@ -26,69 +23,53 @@ def subscription_forms(console: Console) -> list[HTTPRouteHandler]:
     """/console/topics/{topic}/subscriptions/new and …/{name}/edit."""
     parts, sources = console.parts, console.config.management.owner_sources
 
-    async def stored(caller: Caller, topic: str, name: str) -> dict[str, Any]:
-        view = {}
+    async def show(
+        caller: Caller, given: Mapping[str, str], topic: str, name: str = ""
+    ) -> dict[str, Any]:
+        view: Mapping[str, Any] = {}
         if name:
             parts.subscriptions.owned(caller, topic, name, "change subscription")
             view = await parts.subscriptions.get(caller, topic, name)
-        is_avro = parts.topics.live(topic).topic.content_type.value == "AVRO"
-        return {"view": view, "is_avro": is_avro, "is_admin": caller.is_admin}
-
-    async def form_page(
-        request: AnyRequest,
-        topic: str,
-        name: str,
-        given: Mapping[str, str] | None = None,
-        error: Refused | None = None,
-        trial: dict[str, Any] | None = None,
-    ) -> Answer:
-        found = await console.gate.act(request, stored, topic, name)
-        view, problem = found.pop("view"), problem_of(error)
-        filters = view.get("filters", []) if given is None else _filters(given)
-        if given is None:
-            given = dict(_flat(view))
-        if problem:
-            # The fields of the policy are named after the delivery type.
-            problem["field"] = problem["field"].replace(_POLICY, given.get("deliveryType", ""), 1)
-        return await console.page(
-            request,
-            "subscription_form.html",
-            error=error,
-            problem=problem,
-            given=given,
-            filters=filters,
-            trial=trial,
-            sources=sources,
-            filters_max=FILTERS_MAX,
-            **found,
+        is_sent = "endpoint" in given
+        return {
+            "given": given if is_sent else dict(_flat(view)),
+            "filters": _filters(given) if is_sent else view.get("filters", []),
+            "filters_max": FILTERS_MAX,
+            "trial": None,
+            "sources": sources,
+            "is_avro": parts.topics.live(topic).topic.content_type.value == "AVRO",
+            "is_admin": caller.is_admin,
             **place_of(topic, name),
-        )
+        }
 
-    @get(_PATHS)
-    async def form(request: AnyRequest, topic: FromPath[str], name: FromPath[str] = "") -> Answer:
-        return await form_page(request, topic, name)
-
-    @post(_PATHS)
-    async def sent(request: AnyRequest, topic: FromPath[str], name: FromPath[str] = "") -> Answer:
-        given = await form_of(request)
-        try:
-            if "try" in given:
-                message = base64.b64encode(given.get("message", "").encode()).decode()
-                asked = {"filters": _filters(given), "message": message}
-                trial = await console.gate.act(request, parts.filter_trials.make, topic, asked)
-                return await form_page(request, topic, name, given, trial=trial)
-            body = _body(given)
-            if name:
-                await console.gate.act(request, parts.subscriptions.update, topic, name, body)
-                return console.done(place_of(topic, name)["base"], f"{name} is changed.")
-            new = body | {"topicName": topic}
-            await console.gate.act(request, parts.subscriptions.create, topic, new)
-        except Refused as error:
-            return await form_page(request, topic, name, given, error)
+    async def save(
+        caller: Caller, given: Mapping[str, str], topic: str, name: str = ""
+    ) -> tuple[str, str] | dict[str, Any]:
+        if "try" in given:
+            message = base64.b64encode(given.get("message", "").encode()).decode()
+            asked = {"filters": _filters(given), "message": message}
+            return {"trial": await parts.filter_trials.make(caller, topic, asked)}
+        body = _body(given)
+        if name:
+            await parts.subscriptions.update(caller, topic, name, body)
+            return place_of(topic, name)["base"], f"{name} is changed."
+        new = body | {"topicName": topic}
+        await parts.subscriptions.create(caller, topic, new)
         said = f"{new['name']} is created. It gets the messages published from now on."
-        return console.done(place_of(topic, new["name"])["base"], said)
+        return place_of(topic, new["name"])["base"], said
 
-    return [form, sent]
+    return [
+        form
+        for path in _PATHS
+        for form in console.form(path, "subscription_form.html", show, save, _problem)
+    ]
+
+
+def _problem(error: Refused, given: Mapping[str, str]) -> dict[str, str]:
+    """The refusal. The fields of the policy are named after the delivery type."""
+    problem = problem_of(error)
+    field = problem["field"].replace(_POLICY, given.get("deliveryType", ""), 1)
+    return problem | {"field": field}
 
 
 def _body(given: Mapping[str, str]) -> dict[str, Any]:

@@ -1,16 +1,16 @@
 """One topic: rates, partitions, subscriptions, settings and history; its export and removal."""
 
+from collections.abc import Mapping
 from typing import Any
 from urllib.parse import quote
 
 import msgspec
-from litestar import Response, get, post
+from litestar import Response, get
 from litestar.handlers import HTTPRouteHandler
 from litestar.params import FromPath, FromQuery
 
-from hermes_actors.console.console import Console, form_of
+from hermes_actors.console.console import Console
 from hermes_actors.console.pages.audit import CHANGES
-from hermes_actors.errors import Refused
 from hermes_actors.management.access.roles import Caller
 from hermes_actors.management.administration import Administration
 from hermes_actors.management.http.answers import JSON, Answer, AnyRequest
@@ -42,9 +42,6 @@ def topic_pages(console: Console) -> list[HTTPRouteHandler]:
         shown = await figures(topic) | about(parts, caller, topic)
         return shown | {"topic": await parts.topics.get(topic)}
 
-    async def owned(caller: Caller, topic: str) -> None:
-        parts.topics.owned(caller, topic, "remove topic")
-
     @get("/topics/{topic:str}")
     async def page(request: AnyRequest, topic: FromPath[str]) -> Answer:
         return await console.page(request, "topic.html", **await gate.act(request, gathered, topic))
@@ -72,35 +69,24 @@ def topic_pages(console: Console) -> list[HTTPRouteHandler]:
         headers = {"content-disposition": f'attachment; filename="{topic}.json"'}
         return Response(msgspec.json.format(found), media_type=JSON, headers=headers)
 
-    @get("/topics/{topic:str}/remove")
-    async def ask(request: AnyRequest, topic: FromPath[str]) -> Answer:
-        await gate.act(request, owned, topic)
-        return await confirmation(request, topic)
-
-    @post("/topics/{topic:str}/remove")
-    async def remove(request: AnyRequest, topic: FromPath[str]) -> Answer:
-        await form_of(request)
-        try:
-            await gate.act(request, parts.topics.delete, topic)
-        except Refused as error:
-            return await confirmation(request, topic, error)
-        return console.done("/console/topics", f"Topic {topic} is removed.")
-
-    async def confirmation(request: AnyRequest, topic: str, error: Refused | None = None) -> Answer:
+    async def ask(caller: Caller, _: Mapping[str, str], topic: str) -> dict[str, Any]:
+        parts.topics.owned(caller, topic, "remove topic")
         where = f"/console/topics/{quote(topic)}"
-        return await console.page(
-            request,
-            "confirm.html",
-            error=error,
-            title=f"Remove topic {topic}?",
-            text="Its messages and schemas are deleted, and publishers get 404. This cannot be "
+        return {
+            "title": f"Remove topic {topic}?",
+            "text": "Its messages and schemas are deleted, and publishers get 404. This cannot be "
             "undone. Subscriptions must be removed first, unless they are set to go with it.",
-            button="Remove the topic",
-            action=f"{where}/remove",
-            back=where,
-        )
+            "button": "Remove the topic",
+            "action": f"{where}/remove",
+            "back": where,
+        }
 
-    return [page, live, audit, export, ask, remove]
+    async def remove(caller: Caller, _: Mapping[str, str], topic: str) -> tuple[str, str]:
+        await parts.topics.delete(caller, topic)
+        return "/console/topics", f"Topic {topic} is removed."
+
+    removal = console.form("/topics/{topic:str}/remove", "confirm.html", ask, remove)
+    return [page, live, audit, export, *removal]
 
 
 def about(parts: Administration, caller: Caller, topic: str, action: str = "") -> dict[str, Any]:

@@ -5,16 +5,13 @@ from typing import Any
 from urllib.parse import quote
 
 import msgspec
-from litestar import get, post
 from litestar.handlers import HTTPRouteHandler
-from litestar.params import FromPath, FromQuery
 
-from hermes_actors.console.console import Console, form_of, problem_of
+from hermes_actors.console.console import Console, problem_of
 from hermes_actors.console.formats import flat
 from hermes_actors.errors import Refused
 from hermes_actors.management.access.roles import Caller
 from hermes_actors.management.bodies.decoding import decode_topic, json_object
-from hermes_actors.management.http.answers import Answer, AnyRequest
 
 FIELDS = (
     *("name", "description", "owner.source", "owner.id", "contentType", "labels"),
@@ -46,26 +43,22 @@ def topic_form_pages(console: Console) -> list[HTTPRouteHandler]:
     """/console/topics/new and /console/topics/{topic}/edit."""
     topics, management = console.parts.topics, console.config.management
 
-    async def form_page(
-        request: AnyRequest, given: dict[str, str], error: Refused | None = None, name: str = ""
-    ) -> Answer:
-        return await console.page(
-            request,
-            "topic_form.html",
-            error=error,
-            name=name,
-            given=dict.fromkeys((*FIELDS, _SEEN, _JSON), "") | given,
-            problem=_problem(error, is_json=bool(given.get(_JSON))),
-            fields=[each for each in (*FIELDS, _JSON) if not name or each != "name"],
-            sources=management.owner_sources,
-        )
+    def shown(given: Mapping[str, str], name: str = "") -> dict[str, Any]:
+        return {
+            "name": name,
+            "given": dict.fromkeys((*FIELDS, _SEEN, _JSON), "") | dict(given),
+            "fields": [each for each in (*FIELDS, _JSON) if not name or each != "name"],
+            "sources": management.owner_sources,
+        }
 
     async def stored(caller: Caller, topic: str) -> dict[str, str]:
         topics.owned(caller, topic, "change topic")
         return _given(await topics.get(topic))
 
-    @get("/topics/new")
-    async def new(request: AnyRequest, group: FromQuery[str] = "") -> Answer:
+    async def new(_caller: Caller, given: Mapping[str, str]) -> dict[str, Any]:
+        if "name" in given or _JSON in given:
+            return shown(given)
+        group = given.get("group", "")
         first = {
             "name": f"{group}." if group else "",
             "description": "",
@@ -75,47 +68,35 @@ def topic_form_pages(console: Console) -> list[HTTPRouteHandler]:
         }
         fallback = management.default_fallback_to_remote_datacenter
         topic = decode_topic(first, default_fallback=fallback)
-        return await form_page(request, _given(msgspec.to_builtins(topic)))
+        return shown(_given(msgspec.to_builtins(topic)))
 
-    @post("/topics/new")
-    async def create(request: AnyRequest) -> Answer:
-        given = await form_of(request)
-        try:
-            text = given.get(_JSON, "")
-            body = json_object(text.encode()) if text else _changed(given, {})
-            await console.gate.act(request, topics.create, body)
-        except Refused as error:
-            return await form_page(request, given, error)
+    async def create(caller: Caller, given: Mapping[str, str]) -> tuple[str, str]:
+        text = given.get(_JSON, "")
+        body = json_object(text.encode()) if text else _changed(given, {})
+        await topics.create(caller, body)
         name = str(body["name"])
-        return console.done(f"/console/topics/{quote(name)}", f"Topic {name} is created.")
+        return f"/console/topics/{quote(name)}", f"Topic {name} is created."
 
-    @get("/topics/{topic:str}/edit")
-    async def edit(request: AnyRequest, topic: FromPath[str]) -> Answer:
-        found = await console.gate.act(request, stored, topic)
-        return await form_page(request, found | {_SEEN: found["modifiedAt"]}, name=topic)
+    async def edit(caller: Caller, given: Mapping[str, str], topic: str) -> dict[str, Any]:
+        found = await stored(caller, topic)
+        # Saved again, it overwrites what is stored now.
+        return shown({**(given if _SEEN in given else found), _SEEN: found["modifiedAt"]}, topic)
 
-    @post("/topics/{topic:str}/edit")
-    async def change(request: AnyRequest, topic: FromPath[str]) -> Answer:
-        given = await form_of(request)
+    async def change(caller: Caller, given: Mapping[str, str], topic: str) -> tuple[str, str]:
+        found = await stored(caller, topic)
+        if given.get(_SEEN) != found["modifiedAt"]:
+            raise Refused(
+                "Somebody changed the topic after you opened this form. To overwrite that, save "
+                "again",
+                status=409,
+            )
+        await topics.update(caller, topic, _changed(given, found))
+        return f"/console/topics/{quote(topic)}", f"Topic {topic} is changed."
 
-        async def changed(caller: Caller) -> None:
-            found = await stored(caller, topic)
-            seen, given[_SEEN] = given.get(_SEEN), found["modifiedAt"]
-            if seen != given[_SEEN]:
-                raise Refused(
-                    "Somebody changed the topic after you opened this form. To overwrite that, "
-                    "save again",
-                    status=409,
-                )
-            await topics.update(caller, topic, _changed(given, found))
-
-        try:
-            await console.gate.act(request, changed)
-        except Refused as error:
-            return await form_page(request, given, error, topic)
-        return console.done(f"/console/topics/{quote(topic)}", f"Topic {topic} is changed.")
-
-    return [new, create, edit, change]
+    return [
+        *console.form("/topics/new", "topic_form.html", new, create, _problem),
+        *console.form("/topics/{topic:str}/edit", "topic_form.html", edit, change, _problem),
+    ]
 
 
 def _given(topic: Mapping[str, Any]) -> dict[str, str]:
@@ -157,12 +138,12 @@ def _labels(text: str) -> dict[str, Any]:
     return {label.strip(): value.strip() for label, _, value in pairs if label.strip()}
 
 
-def _problem(error: Refused | None, *, is_json: bool) -> dict[str, str]:
+def _problem(error: Refused, given: Mapping[str, str]) -> dict[str, str]:
     """The refusal, at the field that it concerns."""
     problem = problem_of(error)
-    if error is None or problem["field"] in FIELDS:
+    if problem["field"] in FIELDS:
         return problem
-    if is_json:
+    if given.get(_JSON):
         return problem | {"field": _JSON}
     inner = [each for each in FIELDS if problem["field"] and each.startswith(problem["field"])]
     said = [field for start, field in _FIELD_OF.items() if error.message.startswith(start)]

@@ -8,6 +8,7 @@ fails at the start. Owners are checked where the object is known, and so are rul
 import re
 from collections.abc import Iterator, Mapping
 from enum import StrEnum
+from itertools import product
 from typing import NamedTuple
 
 
@@ -44,8 +45,9 @@ class Rule(NamedTuple):
 
 _PULLING = Rule(Access.OWNER, changes=True)
 
-# `…` stands for a subscription's path, `^` for /schema-registry. A backup has the rule of changes,
-# because read-only accounts do not need secrets.
+# `…` stands for a subscription's path, `^` for /schema-registry. A `form` is read by GET
+# and changes something by POST. A backup has the rule of changes, because read-only accounts do not
+# need secrets.
 _TABLE = """
 open    reads   GET      /livez /readyz /startupz /status/health /status/prometheus
 open    reads   GET      /openapi.json /docs
@@ -135,51 +137,41 @@ open    reads   GET      /console
 anyone  reads   GET      /dashboards/topics/{topic} /dashboards… /monitoring/consumer-groups
 anyone  reads   GET      /tracking-urls/topics/{topic} /tracking-urls…
 
-open    reads   GET      /console/static/{name} /console/sign-in
-open    changes POST     /console/sign-in /console/sign-out
+open    reads   GET      /console/static/{name}
+open    form    GET,POST /console/sign-in
+open    changes POST     /console/sign-out
 anyone  reads   GET      /console/overview /console/overview/live /console/search
 anyone  reads   GET      /console/topics /console/subscriptions /console/groups
-account reads   GET      /console/audit /console/groups/new /console/groups/{group}/remove
-owner   reads   GET      /console/groups/{group}/edit
+account reads   GET      /console/audit /console/trace /console/topics/{topic}/audit
+account form    GET,POST /console/groups/new /console/groups/{group}/remove /console/apply
+account form    GET,POST /console/topics/new /console/topics/{topic}/subscriptions/new
+owner   form    GET,POST /console/groups/{group}/edit /console/topics/{topic}/edit
+owner   form    GET,POST /console/topics/{topic}/publish /console/topics/{topic}/remove
 anyone  reads   GET      /console/topics/{topic} /console/topics/{topic}/live
 anyone  reads   GET      /console/topics/{topic}/export /console/topics/{topic}/schema
+owner   changes POST     /console/topics/{topic}/schema
 owner   reads   GET      /console/topics/{topic}/messages /console/topics/{topic}/messages/live
-owner   reads   GET      /console/topics/{topic}/edit /console/topics/{topic}/publish
-owner   reads   GET      /console/topics/{topic}/remove
-account reads   GET      /console/apply /console/topics/new
-account reads   GET      /console/topics/{topic}/audit
-account changes POST     /console/topics/new /console/apply
-owner   changes POST     /console/topics/{topic}/edit /console/topics/{topic}/publish
-owner   changes POST     /console/topics/{topic}/remove /console/topics/{topic}/schema
-account changes POST     /console/groups/new /console/groups/{group}/remove
-owner   changes POST     /console/groups/{group}/edit
-anyone  reads   GET      /console… /console…/live /console/balancer /console/balancer/live
-anyone  reads   GET      /console/balancer/plan
-account reads   GET      /console/topics/{topic}/subscriptions/new /console/trace
-account changes POST     /console/topics/{topic}/subscriptions/new
-owner   reads   GET      /console…/edit /console…/suspend /console…/activate /console…/remove
-owner   reads   GET      /console…/rotate /console…/retire /console…/test /console…/retransmit
-owner   changes POST     /console…/edit /console…/suspend /console…/activate /console…/remove
-owner   changes POST     /console…/rotate /console…/retire /console…/test /console…/retransmit
+anyone  reads   GET      /console… /console…/live
+owner   form    GET,POST /console…/edit /console…/suspend /console…/activate /console…/remove
+owner   form    GET,POST /console…/rotate /console…/retire /console…/test /console…/retransmit
 owner   reads   GET      /console…/dead-letters /console…/dead-letters/live
-owner   reads   GET      /console…/dead-letters/{letter} /console…/dead-letters/redrive
-owner   reads   GET      /console…/dead-letters/expire
-owner   changes POST     /console…/dead-letters/redrive /console…/dead-letters/expire
+owner   reads   GET      /console…/dead-letters/{letter}
+owner   form    GET,POST /console…/dead-letters/redrive /console…/dead-letters/expire
 owner   changes POST     /console…/dead-letters/cancel
-admin   reads   GET      /console/balancer/drain/{dc}/{node} /console/balancer/readiness/{dc}
-admin   changes POST     /console/balancer/drain/{dc}/{node} /console/balancer/undrain/{dc}/{node}
-admin   changes POST     /console/balancer/readiness/{dc}
+anyone  reads   GET      /console/balancer /console/balancer/live /console/balancer/plan
+admin   form    GET,POST /console/balancer/drain/{dc}/{node} /console/balancer/readiness/{dc}
+admin   changes POST     /console/balancer/undrain/{dc}/{node}
 """
 
 
 def _rows() -> Iterator[tuple[tuple[str, str], Rule]]:
     for row in filter(None, _TABLE.splitlines()):
         access, effect, verbs, *paths = row.split()
-        rule = _PULLING if effect == "takes" else Rule(Access(access), effect == "changes")
-        for path in paths:
+        for path, verb in product(paths, verbs.split(",")):
+            changes = effect == "changes" or (effect == "form" and verb == "POST")
+            rule = _PULLING if effect == "takes" else Rule(Access(access), changes)
             full = path.replace("…", "/topics/{topic}/subscriptions/{name}")
-            for verb in verbs.split(","):
-                yield (verb, full.replace("^", "/schema-registry")), rule
+            yield (verb, full.replace("^", "/schema-registry")), rule
 
 
 RULES: Mapping[tuple[str, str], Rule] = dict(_rows())

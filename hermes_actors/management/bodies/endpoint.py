@@ -28,7 +28,10 @@ _FIELD = re.compile(r"\{[^{}\s]+\}")
 _HOST_LABEL = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9-]*[a-zA-Z0-9])?")
 _UNFIT = re.compile(r"[\s\x00-\x1f\x7f\"<>\\^`{|}]")
 _ANY_USER_INFO = re.compile(r"^([^:]*://[^:/?#@]*):.*@", re.DOTALL)
-_ADDRESS = re.compile(r"([^:/?#]+://)(?:([^/?#]*)@)?([^/?#]*)(.*)", re.DOTALL)
+# A password may hold unencoded characters, so it ends at the last "@".
+_ADDRESS = re.compile(
+    r"([^:/?#]+://)(?:([^:/?#@]*:[^/?#@]*(?:@.*)?|[^/?#]*)@)?([^/?#]*)(.*)", re.DOTALL
+)
 
 
 class Address(Struct, frozen=True):
@@ -155,6 +158,8 @@ def address_problem(filled: str, allowed: Iterable[str]) -> str:
     except ValueError:
         # Python's error text is not used: it quotes the address, perhaps half of a password.
         return "its host or its port cannot be read; escape reserved characters of a password"
+    if "@" in address.netloc and filled.count("@") > 1:
+        return "it has a second '@'; write reserved characters percent-encoded, such as %40 for '@'"
     host = address.hostname
     if port == 0:
         return "port 0 cannot be connected to"

@@ -5,6 +5,7 @@ that topics keep their log topics and schemas their ids.
 from typing import Any
 
 import msgspec
+import trio
 from msgspec import Struct
 
 from hermes_actors.errors import ErrorCode, Refused, Unavailable
@@ -12,12 +13,23 @@ from hermes_actors.log.base import Stored
 from hermes_actors.management.access.roles import Caller, sees_secrets
 from hermes_actors.management.changes import Changes
 from hermes_actors.metadata.audit import BROKER, Author, author_header, log_change, present_author
+from hermes_actors.metadata.catalog import Catalog
 from hermes_actors.metadata.commands import Copy, Stamp, Text, encode, put
-from hermes_actors.metadata.keys import ACTIVATION, EXPIRY, REDRIVE, SEEK, key, parse_key
+from hermes_actors.metadata.keys import (
+    ACTIVATION,
+    EXPIRY,
+    REDRIVE,
+    SEEK,
+    key,
+    parse_key,
+    subscription_of,
+)
 from hermes_actors.metadata.registry import Metadata
+from hermes_actors.metadata.resources import resource_of
 from hermes_actors.metadata.state import Register
 from hermes_actors.metadata.view import lacking_in
 from hermes_actors.metadata.workload import DRAIN
+from hermes_actors.model.names import NAME_RULE, group_problem, is_name_part, subscription_problem
 from hermes_actors.model.topic import Ack
 
 RESTORED = "restored"
@@ -25,6 +37,7 @@ RESTORED = "restored"
 _RUNTIME = frozenset((ACTIVATION, SEEK, REDRIVE, EXPIRY, DRAIN, "mode", RESTORED))
 """Kinds of registers that say what the lost cluster was doing."""
 
+_AHEAD_MS = 86_400_000
 _ORIGIN = "[backup]"
 _APPENDED_AT_ONCE = 100
 
@@ -72,7 +85,11 @@ class Backups:
         have been restored, and the same request continues.
         """
         self._changes.require_current()
-        given = [_decoded(each) for each in lines.split(b"\n") if each.strip()]
+        given, now_ms = [], self._metadata.clock.now_ms()
+        for number, line in enumerate(lines.split(b"\n"), 1):
+            if line.strip():
+                given.append(_decoded(line, number, now_ms))
+                await trio.lowlevel.checkpoint()
         missing = await lacking_in(self._metadata, given)
         for at in range(0, len(missing), _APPENDED_AT_ONCE):
             await self._append(missing[at : at + _APPENDED_AT_ONCE])
@@ -121,11 +138,34 @@ def as_lines(registers: list[Register]) -> bytes:
     )
 
 
-def _decoded(line: bytes) -> Register:
+def _decoded(line: bytes, number: int, now_ms: int) -> Register:
+    at = f"Line {number} is not one of a backup"
     try:
         saved = msgspec.json.decode(line, type=Saved)
-        if parse_key(saved.key).kind in _RUNTIME:
-            raise ValueError(f"{saved.key} is not restored")
+        at = f"Line {number}, {saved.key}, cannot be restored"
+        register = Register(saved.key, saved.incarnation, saved.stamp, saved.dc, bytes(saved.body))
+        if problem := _problem_of(register, now_ms):
+            raise ValueError(problem)
     except (msgspec.DecodeError, ValueError) as error:
-        raise Refused(f"A line is not one of a backup: {error}", ErrorCode.FORMAT_ERROR) from error
-    return Register(saved.key, saved.incarnation, saved.stamp, saved.dc, bytes(saved.body))
+        raise Refused(f"{at}: {error}", ErrorCode.FORMAT_ERROR) from error
+    return register
+
+
+def _problem_of(register: Register, now_ms: int) -> str:
+    """Why this register must not come into the metadata; empty string if it may."""
+    parsed = parse_key(register.key)
+    names, resource = parsed.names, resource_of(register.key)
+    if parsed.kind in _RUNTIME or resource == register.key or str(parsed) != register.key:
+        return "backups hold no such key"
+    if register.stamp > now_ms + _AHEAD_MS:
+        return "its stamp is more than a day ahead of this node's clock"
+    problem = ""
+    if resource.startswith(("groups/", "topics/", "workload-constraints/")):
+        problem = group_problem(names[0], NAME_RULE)
+        if not all(map(is_name_part, names)) or "." in "".join(names[1:2]):
+            problem = problem or f"names must match {NAME_RULE}, a topic's without dots"
+    if subscription := subscription_of(parsed):
+        problem = problem or subscription_problem(subscription)
+    catalog = Catalog()
+    catalog.apply(register)
+    return problem or catalog.undecodable.get(register.key, "")

@@ -93,6 +93,8 @@ class Consistency:
             bodies = {dc: None if each is None else each.body for dc, each in found.items()}
             own, body = found[self._metadata.dc], bodies[primary]
             others = [each for each in found.values() if each is not None and each != own]
+            if not any(found.values()):
+                raise Refused(f"No datacentre knows {key}", ErrorCode.OTHER, 404)
             is_newest = all(own is not None and own.supersedes(each) for each in others)
             if is_newest and body == bodies[self._metadata.dc]:
                 # Replication does the rest.

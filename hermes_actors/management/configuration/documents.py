@@ -26,7 +26,7 @@ class Loader(yaml.CSafeLoader):
     }
 
 
-def require_no_twins(node: Any) -> None:
+def _require_no_twins(node: Any) -> None:
     """Raises ValueError for a key that is there twice, of which the parser would drop one."""
     if node.id == "scalar":
         return
@@ -36,7 +36,43 @@ def require_no_twins(node: Any) -> None:
             line = node.value[at][0].start_mark.line + 1
             raise ValueError(f"line {line}: {key} is there twice")
     for each in node.value:
-        require_no_twins(each[1] if node.id == "mapping" else each)
+        _require_no_twins(each[1] if node.id == "mapping" else each)
+
+
+def items_in(text: str, *, is_json: bool) -> Iterator[tuple[str, Any, str]]:
+    """Yield the list, the value and the place of each item in all documents of the text.
+
+    Raises ValueError and YAMLError if the text has another form.
+    """
+    for document, lines in _documents(text, is_json=is_json):
+        if not isinstance(document, dict):
+            raise ValueError(f"expected an object with lists of items{nearest('', KINDS)}")
+        for kind, listed in document.items():
+            if kind not in KINDS:
+                raise ValueError(f"{kind} is unknown{nearest(str(kind), KINDS)}")
+            if not isinstance(listed, list | None):
+                raise ValueError(f"{kind} must be a list")
+            for at, item in enumerate(listed or ()):
+                yield kind, item, f":{lines[kind][at]}" if lines else f" {kind}[{at}]"
+
+
+def _documents(text: str, *, is_json: bool) -> Iterator[tuple[Any, dict[str, list[int]]]]:
+    """Yield each document, and the lines of the items of its lists."""
+    if is_json:
+        yield json.loads(text), {}
+        return
+    loader = Loader(text)
+    while loader.check_node():
+        node: Any = loader.get_node()
+        _require_no_twins(node)
+        lists = node.value if node.id == "mapping" else ()
+        lines = {
+            str(kind.value): [item.start_mark.line + 1 for item in listed.value]
+            for kind, listed in lists
+            if listed.id == "sequence"
+        }
+        if (document := loader.construct_document(node)) is not None:
+            yield document, lines
 
 
 def configuration_of(text: str) -> bytes:
@@ -48,15 +84,13 @@ def configuration_of(text: str) -> bytes:
     try:
         if len(text.encode()) > BYTES_MAX:
             raise ValueError(f"it has more than {BYTES_MAX} bytes; apply a part of it at a time")
-        for document in _documents(text):
-            if not isinstance(document, dict):
-                raise ValueError(f"expected an object with lists{nearest('', KINDS)}")
-            for kind, listed in document.items():
-                if kind not in KINDS:
-                    raise ValueError(f"{kind} is unknown{nearest(str(kind), KINDS)}")
-                if not isinstance(listed, list | None):
-                    raise ValueError(f"{kind} must be a list")
-                whole.setdefault(kind, []).extend(listed or ())
+        is_json = text.lstrip().startswith("{")
+        for event in () if is_json else yaml.parse(text, Loader=Loader):
+            if isinstance(event, yaml.AliasEvent):
+                # Nested aliases stand for a text that is far larger.
+                raise ValueError(f"*{event.anchor} is an alias; write out what it stands for")
+        for kind, item, _ in items_in(text, is_json=is_json):
+            whole.setdefault(kind, []).append(item)
         found = msgspec.json.encode(whole)
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise Refused(f"The text cannot be read: {error}", ErrorCode.FORMAT_ERROR) from error
@@ -66,19 +100,3 @@ def configuration_of(text: str) -> bytes:
             ErrorCode.FORMAT_ERROR,
         )
     return re.sub(rb"\$(\$\{(?:env|file):)", rb"\1", found)
-
-
-def _documents(text: str) -> Iterator[Any]:
-    if text.lstrip().startswith("{"):
-        yield json.loads(text)
-        return
-    for event in yaml.parse(text, Loader=Loader):
-        if isinstance(event, yaml.AliasEvent):
-            # Nested aliases stand for a text that is far larger.
-            raise ValueError(f"*{event.anchor} is an alias; write out what it stands for")
-    loader = Loader(text)
-    while loader.check_node():
-        node: Any = loader.get_node()
-        require_no_twins(node)
-        if (document := loader.construct_document(node)) is not None:
-            yield document

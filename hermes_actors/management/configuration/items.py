@@ -114,16 +114,19 @@ def items_of(configuration: object) -> list[Item]:
     return [*items.values()]
 
 
-def problems_of(item: Item) -> Iterator[str]:
-    """Yield what is wrong with an item by itself: unknown fields, and masks in place of secrets."""
+def problems_of(item: Item, *, suggests: bool = True) -> Iterator[str]:
+    """Yield what is wrong with an item by itself: unknown fields, and masks in place of secrets.
+    `suggests`: also the nearest known names, which is slow.
+    """
     kind = KINDS[item.kind]
     body = dict(item.body)
     is_policy_known = item.kind == "subscriptions" and "deliveryType" in body
     if is_policy_known:
         is_batch = body["deliveryType"] == DeliveryType.BATCH
         policy = body.pop("subscriptionPolicy", None)
-        yield from _unknown(BatchPolicy if is_batch else SerialPolicy, policy, "subscriptionPolicy")
-    yield from _unknown(kind, body, "")
+        of_policy = BatchPolicy if is_batch else SerialPolicy
+        yield from _unknown(of_policy, policy, "subscriptionPolicy", suggests)
+    yield from _unknown(kind, body, "", suggests)
     for path in _masks(item.body, ""):
         yield (
             f"{path}: asterisks are not the secret; write ${{env:NAME}} or ${{file:PATH}}, or "
@@ -144,23 +147,23 @@ def _parent(kind: str, name: str) -> str:
     return f"topics/{name}" if kind == "subscriptions" else ""
 
 
-def _unknown(kind: Any, value: Any, path: str) -> Iterator[str]:
+def _unknown(kind: Any, value: Any, path: str, suggests: bool) -> Iterator[str]:
     """Yield the fields in a JSON value that its type does not have."""
     if isinstance(value, list):
         for index, each in enumerate(value):
-            yield from _unknown(next(iter(get_args(kind)), Any), each, f"{path}[{index}]")
+            yield from _unknown(next(iter(get_args(kind)), Any), each, f"{path}[{index}]", suggests)
     if not isinstance(value, Mapping):
         return
     if get_origin(kind) is dict:
         for name, each in value.items():
-            yield from _unknown(get_args(kind)[1], each, f"{path}.{name}")
+            yield from _unknown(get_args(kind)[1], each, f"{path}.{name}", suggests)
     known = _fields(kind)
     for name, each in value.items() if known else ():
         at = f"{path}.{name}" if path else str(name)
         if name in known:
-            yield from _unknown(known[name], each, at)
+            yield from _unknown(known[name], each, at, suggests)
         elif name not in READ_ONLY:
-            yield f"{at} is unknown{nearest(str(name), known)}"
+            yield f"{at} is unknown{nearest(str(name), known) if suggests else ''}"
 
 
 @cache

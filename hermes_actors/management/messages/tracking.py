@@ -59,14 +59,14 @@ class MessageTracking:
     async def of_message(self, caller: Caller, message_id: str) -> dict[str, Any]:
         """A message's events, its outcome for each subscription, and what may be missing.
 
-        Without events: its open dead letters, its entry in this node's spool, and where it was
-        `searched`.
+        Also its open dead letters, its entry in this node's spool, and where they were `searched`;
+        what these lack is among the `troubles` only of a message without events.
         """
         found = await self._find(message_id)
         events = [each for each in found.events if self._sees_event(caller, each.event)]
         ended = terminal_of([each.event for each in events])
         troubles = [] if self._following is None else self._following.troubles()
-        elsewhere = {} if events else await self._elsewhere(caller, message_id, troubles)
+        elsewhere = await self._elsewhere(caller, message_id, [] if events else troubles)
         return {
             "messageId": message_id,
             "events": [_shown(each) for each in events],
@@ -90,7 +90,7 @@ class MessageTracking:
     async def _elsewhere(
         self, caller: Caller, message_id: str, troubles: list[str]
     ) -> dict[str, Any]:
-        """Search dead letters and spool for a message without events. Adds to `troubles` why the
+        """Search dead letters and spool for a message. Adds to `troubles` why the
         result may be incomplete.
         """
         lives = self._subscriptions.managed_by(caller)

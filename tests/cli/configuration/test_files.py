@@ -179,7 +179,7 @@ def test_changes_are_shown_field_by_field_without_secrets(clusters, run, folder,
     wider = {**ORDER, "fields": [*ORDER["fields"], {"name": "n", "type": "int", "default": 0}]}
     (folder / "schemas" / "order.avsc").write_text(json.dumps(wider))
     shown = run(cluster, "apply", "-f", folder, "--dry-run").stdout
-    assert "~ oauth/providers/sso\n    clientSecret: ****** → ******\n" in shown
+    assert "~ oauth/providers/sso\n    clientSecret: ****** → (secret changed)\n" in shown
     assert "    retentionTime.duration: 1 → 3\n" in shown
     assert '    +      "name": "n",\n' in shown
     rows = json.loads(run(cluster, "apply", "-f", folder, "-o", "json").stdout)
@@ -195,17 +195,18 @@ def test_each_error_names_file_line_item_and_field_before_anything_is_written(
     cluster = clusters()
     monkeypatch.delenv("SSO")
     (folder / "a.yaml").write_text(
-        "topic: []\n"
+        "\n"
         "groups:\n- groupName: shop\n- gruopName: b\n"
         "subscriptions:\n- {topicName: shop.carts, name: x, endpiont: y}\n"
         "- {topicName: shop.carts, name: y, endpoint: 'http://u:*****@h/'}\n"
         "- {topicName: shop.carts, name: z, description: '${file:nothing}'}\n"
     )
+    (folder / "b.yaml").write_text("topic: []")
     failed = run(cluster, "apply", "-f", folder)
     assert failed.exit_code == 2
     told = failed.stderr.replace(f"{folder}/", "").splitlines()
     for line in (
-        "hermes: a.yaml: topic is unknown; did you mean topics?",
+        "hermes: b.yaml cannot be read: topic is unknown; did you mean topics?",
         "hermes: a.yaml:4.groupName must be a name",
         (
             "hermes: a.yaml:6 topics/shop.carts/subscriptions/x: endpiont is unknown; "
@@ -230,6 +231,8 @@ def test_each_error_names_file_line_item_and_field_before_anything_is_written(
         ("groups: [", "cannot be read"),
         ("groups: []\ngroups: []\n", "line 2: groups is there twice"),
         ("- a", "expected an object with lists of items"),
+        ("on: push", "True is unknown; known are"),
+        ("[a]: b", "cannot be read"),
     ],
 )
 def test_a_file_that_is_no_configuration_is_one_line(clusters, run, tmp_path, text, problem):
@@ -239,14 +242,24 @@ def test_a_file_that_is_no_configuration_is_one_line(clusters, run, tmp_path, te
     assert problem in failed.stderr
 
 
+def test_hidden_files_and_folders_are_skipped(clusters, run, folder):
+    (folder / ".github").mkdir()
+    for name in (".github/ci.yml", ".hidden.yaml"):
+        (folder / name).write_text("on: push")
+    assert run(clusters(), "apply", "-f", folder).exit_code == 0
+
+
 def test_refusals_of_the_server_name_the_place_and_fail_the_command(clusters, run, folder):
     cluster = clusters()
     text = (folder / "shop.yaml").read_text()
     (folder / "shop.yaml").write_text(
         text.replace("retentionTime: {duration: 2", "retentionTime: {duration: 0")
     )
-    failed = run(cluster, "apply", "-f", folder)
+    prune = ("--prune", "--label", "team=sales")
+    failed = run(cluster, "apply", "-f", folder, *prune)
     assert failed.exit_code == 1
+    assert "nothing was pruned" in failed.stderr
+    assert run(cluster, "apply", "-f", folder, "--diff").exit_code == 2
     assert f"{folder}/shop.yaml:18 topics/shop.carts: Topic.retentionTime" in failed.stderr
     assert "audit: Skipped, because topics/shop.carts failed (OTHER)" in failed.stderr
     assert (
@@ -259,13 +272,13 @@ def test_what_has_the_label_and_is_in_no_file_is_deleted_after_a_confirmation(
 ):
     cluster = clusters()
     run(cluster, "apply", "-f", folder)
-    (folder / "shop.yaml").write_text("")
+    (folder / "shop.yaml").write_text("groups: [{groupName: other}]")
     (folder / "later" / "billing.json").write_text("{}")
     prune = ("apply", "-f", folder, "--prune")
     assert run(cluster, *prune).exit_code == 2
     label = ("--label", "team=sales")
     shown = run(cluster, *prune, *label, "--diff")
-    assert shown.exit_code == 1
+    assert shown.exit_code == 2
     assert "- topics/shop.orders/subscriptions/billing\n- topics/shop.orders\n" in shown.stdout
     assert "groups/shop: Group shop is not empty" in shown.stderr
     assert run(cluster, *prune, *label).exit_code == 2
@@ -274,6 +287,22 @@ def test_what_has_the_label_and_is_in_no_file_is_deleted_after_a_confirmation(
     assert done.stdout.splitlines()[-1].startswith("0 created, 0 changed, 2 deleted")
     assert [*cluster.metadata.catalog.topics] == ["shop.carts"]
     assert [*cluster.metadata.catalog.subscriptions] == ["shop.carts$audit"]
+
+
+def test_no_items_prune_nothing_and_foreign_files_of_an_export_are_named(
+    clusters, run, folder, tmp_path
+):
+    cluster = clusters()
+    run(cluster, "apply", "-f", folder)
+    (tmp_path / "empty.yaml").write_text("groups: []")
+    prune = ("--prune", "--label", "team=sales", "--yes")
+    refused = run(cluster, "apply", "-f", tmp_path / "empty.yaml", *prune)
+    assert refused.exit_code == 2
+    assert "--prune would delete all" in refused.stderr
+    (tmp_path / "out" / "groups").mkdir(parents=True)
+    (tmp_path / "out" / "groups" / "gone.yaml").write_text("")
+    assert "groups/gone.yaml is not from" in run(cluster, "export", "-o", tmp_path / "out").stderr
+    assert run(cluster, "export", "--group", "nonexistent").exit_code == 1
 
 
 def test_the_loser_of_a_race_is_told(clusters, run, folder):
@@ -296,7 +325,7 @@ def test_the_loser_of_a_race_is_told(clusters, run, folder):
 def test_a_configuration_of_several_requests_is_compared_as_a_whole(
     clusters, run, folder, monkeypatch
 ):
-    monkeypatch.setattr("hermes_actors.cli.configuration.pieces._ITEMS_MAX", 2)
+    monkeypatch.setattr("hermes_actors.cli.configuration.requests._ITEMS_MAX", 2)
     cluster = clusters()
     compared = run(cluster, "apply", "-f", folder, "--diff")
     assert "8 created, 0 changed, 0 deleted, 0 unchanged" in compared.stdout

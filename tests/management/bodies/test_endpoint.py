@@ -53,6 +53,9 @@ def test_a_good_endpoint_is_accepted(endpoint):
         ("http://[::1/", "cannot be read"),
         ("http://host/a b", "the character ' '"),
         ("http://host/{a", "the character '{'"),
+        ("https://ada:p@ss/w:rd#1@billing.test/orders", "%40 for '@'"),
+        ("https://ada:p@ss?w:rd@billing.test", "%40 for '@'"),
+        ("https://ada:p@ss@billing.test", "%40 for '@'"),
         ("http://host/\r\nX: y", "the character"),
     ],
 )
@@ -75,6 +78,7 @@ def test_the_operator_can_add_protocols():
         ("http://user:secret@host/p", "http://user:*****@host/p"),
         ("http://user:se:cr@et@host/p", "http://user:*****@host/p"),
         ("http://user:@host/", "http://user:*****@host/"),
+        ("https://ada:p@ss/w:rd#1@billing.test/orders", "https://ada:*****@billing.test/orders"),
         ("http://user@host/", "http://user@host/"),
         ("http://host/a:b@c", "http://host/a:b@c"),
         ("http://host:8080/a@b", "http://host:8080/a@b"),

@@ -190,6 +190,12 @@ async def test_each_item_needs_the_rights_that_its_own_route_needs(api: Api) -> 
         assert len(refused) == 3
     owned = await applied(api, {"topics": body["topics"]}, headers=SALES)
     assert actions(owned) == {"topics/shop.orders": "change"}
+    unchanged = {**whole(api), "subscriptions": [], "oauthProviders": []}
+    unchanged["topics"] = [{**each, "ack": "ALL"} for each in unchanged["topics"][:1]]
+    for dry in (True, False):
+        same = await applied(api, unchanged, headers=STRANGER, dry=dry)
+        assert len(same) > 1
+        assert set(actions(same).values()) == {"none"}
     assert actions(await applied(api, body, headers=ADMIN)) == {
         "groups/mine": "create",
         "topics/shop.orders": "none",
@@ -260,3 +266,12 @@ async def test_labels_are_bounded_patched_and_queried(api: Api) -> None:
     assert (await api.put("/topics/shop.orders", {"labels": [{"value": "x"}]})).status_code == 200
     assert (await api.get("/topics/shop.orders")).json()["labels"] == {"tier": "1"}
     assert "labels" not in (await api.get("/topics/shop.carts")).json()
+
+
+async def test_only_the_first_refusals_suggest_names(api: Api) -> None:
+    groups = [{"groupName": f"g{number}", "onwer": None} for number in range(200)]
+    rows = await applied(api, {"groups": groups})
+    told = ["did you mean owner" in each["error"]["message"] for each in rows.values()]
+    assert told[0]
+    assert sum(told) <= 24
+    assert all("onwer is unknown" in each["error"]["message"] for each in rows.values())
