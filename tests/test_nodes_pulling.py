@@ -1,5 +1,6 @@
 """Clients of a pull subscription ask one node of a datacentre; another may own the subscription."""
 
+import base64
 import json
 
 import httpx
@@ -175,6 +176,32 @@ async def test_while_the_owner_cannot_be_asked_a_client_waits_for_the_time_of_a_
     with pytest.raises(Unavailable, match="Node b, its owner, is not ready to hand out messages"):
         await desk.pull(waitMs=0)
     assert pulling.PATIENCE_S <= trio.current_time() - at_s < pulling.PATIENCE_S + 1
+
+
+async def test_a_suspended_subscription_still_takes_acknowledgements(desk, autojump_clock):
+    await desk.cluster.publish(1)
+    (out,) = await desk.pull()
+    subscriptions = desk.cluster.nodes["a"].administration.subscriptions
+    await subscriptions.set_state(ME, TOPIC, "worker", "SUSPENDED")
+    assert (await desk.settle("ack", [out["ackId"]]))["accepted"] == 1
+
+
+async def test_a_number_that_clients_cannot_read_is_in_base64(desk, autojump_clock):
+    await desk.cluster.publish(10**300)
+    (out,) = await desk.pull()
+    assert "json" not in out["message"]
+    assert base64.b64decode(out["message"]["data"]) == str(10**300).encode()
+
+
+async def test_pulls_that_wait_are_bounded_on_each_node(desk, autojump_clock, monkeypatch):
+    monkeypatch.setattr("hermes_actors.management.messages.pulls.PULLS_MAX", 1)
+    async with trio.open_nursery() as clients:
+        clients.start_soon(desk.pull)
+        await trio.testing.wait_all_tasks_blocked()
+        with pytest.raises(Unavailable, match="1 pulls already"):
+            await desk.pull()
+        clients.cancel_scope.cancel()
+    assert await desk.pull(waitMs=0) == []
 
 
 async def test_a_subscription_that_is_pushed_or_suspended_is_not_pulled(cluster, autojump_clock):

@@ -146,6 +146,8 @@ def _run(path: str, words: list[str], received: ReceivedMessage) -> bool:
     body: bytes | None = base64.b64decode(message.data or "")
     if isinstance(message.json, msgspec.Raw):
         body = bytes(message.json)
+    # The subscription's deadline may be shorter than the time to the next extension.
+    _settle(path, "extend", [received], ackDeadlineSeconds=_EXTENDED_S)
     with subprocess.Popen(words, stdin=subprocess.PIPE, env=environment) as process:  # noqa: S603
         while process.returncode is None:
             try:

@@ -23,7 +23,7 @@ def received(number, **message):
 
 @pytest.fixture(autouse=True)
 def settling(server):
-    for verb in ("ack", "nack"):
+    for verb in ("ack", "nack", "extend"):
         server.on(f"{PATH}/{verb}", (200, TAKEN))
 
 
@@ -61,6 +61,7 @@ def test_the_exit_code_of_a_command_decides_and_its_stdin_is_the_body(server, he
     assert bodies.read_text().splitlines() == ['m1{"n": 1}', 'm2"bad"', "m3not json"]
     assert asked(server, "ack") == [{"ackIds": ["a1"]}, {"ackIds": ["a3"]}]
     assert asked(server, "nack") == [{"ackIds": ["a2"], "delayMs": 60_000}]
+    assert [each["ackIds"] for each in asked(server, "extend")] == [["a1"], ["a2"], ["a3"]]
     assert result.exit_code == 1
     assert "messages given back because the command failed: 1" in result.stderr
 

@@ -101,7 +101,9 @@ def decide(
     backoff_ms = next_backoff_ms(previous_backoff_ms, policy.policy)
     asked_ms = asked_pause_ms(outcome, now_ms)
     if asked_ms is not None:
-        delay_ms = min(asked_ms, policy.ttl_ms)
+        # A client that nacks wants the message again, so it comes before its time to live ends.
+        spent_ms = age_ms if outcome.failure is Failure.NACKED else 0
+        delay_ms = min(asked_ms, max(0, int(policy.ttl_ms - spent_ms)))
     else:
         delay_ms = int(backoff_ms * (1.0 + _JITTER * rng.random()))
     # A time to live of 0 means one attempt, even if no time has passed. A push that was never sent,

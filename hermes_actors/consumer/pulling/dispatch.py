@@ -195,8 +195,17 @@ class PullDispatch(SerialDispatch):
         now_s = self._monotonic_s()
         if not self._is_abandoned:
             for each in outs:
+                # Its deadline may have passed meanwhile.
+                if self._outs.find(str(each.ack_id)) is not each:
+                    continue
                 self._outs.remove(each)
-                self._repeat(each.delivery, now_s)
+                delivery = each.delivery
+                if delivery.is_superseded:
+                    self.buffer.let_go(delivery)
+                    self._around.note_settled()
+                else:
+                    delivery.taken_up_s = delivery.taken_up_s if delivery.attempts else None
+                    self._repeat(delivery, now_s)
             self._around.wake()
 
     # Waiting.

@@ -23,6 +23,9 @@ from hermes_actors.model.subscription import DeliveryType, SubscriptionState
 AskOwner = Callable[[LiveSubscription, Asked], Awaitable[bytes]]
 """Has the owner of a subscription answer. Raises Unavailable."""
 
+PULLS_MAX = 200
+"""Maximum number of pulls at once on a node."""
+
 _NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 
@@ -32,6 +35,7 @@ class Pulls:
     def __init__(self, subscriptions: Subscriptions, ask: AskOwner | None) -> None:
         self._subscriptions = subscriptions
         self._ask = ask
+        self._pulls = 0
 
     async def pull(
         self, caller: Caller, topic: str, name: str, body: Mapping[str, Any] = _NOTHING
@@ -39,7 +43,13 @@ class Pulls:
         """Fetch messages, and wait for the first. Each comes again unless it is acknowledged before
         its deadline.
         """
-        return await self._answer(caller, topic, name, PullRequest, body)
+        if self._pulls >= PULLS_MAX:
+            raise Unavailable(f"This node serves {PULLS_MAX} pulls already; try again later")
+        self._pulls += 1
+        try:
+            return await self._answer(caller, topic, name, PullRequest, body)
+        finally:
+            self._pulls -= 1
 
     async def ack(
         self, caller: Caller, topic: str, name: str, body: Mapping[str, Any] = _NOTHING
@@ -71,7 +81,7 @@ class Pulls:
                 "PULL can be pulled"
             )
         asked = decode_plain(kind, body)
-        if live.state is SubscriptionState.SUSPENDED:
+        if kind is PullRequest and live.state is SubscriptionState.SUSPENDED:
             raise Refused(
                 f"Subscription {live.name} is suspended; activate it, and its messages come",
                 ErrorCode.OTHER,

@@ -94,6 +94,44 @@ async def test_a_nack_is_a_failed_attempt_with_the_delay_that_the_client_asks_fo
         assert consumer.made[-1].figures().counts.discarded == 1
 
 
+async def test_a_nack_with_a_long_delay_comes_again_before_its_time_to_live_ends(
+    world, autojump_clock
+):
+    await world.publish(b"1")
+    async with world.consuming(pulled(world, message_ttl=20)) as consumer:
+        hand_out = consumer.made[-1].hand_out
+        at_s = trio.current_time()
+        outs = await hand_out.pull(1, 0)
+        await trio.sleep(5)
+        await hand_out.give_back(ids(outs), 60_000)
+        outs = await hand_out.pull(1, 30)
+        assert 19.9 < trio.current_time() - at_s < 20.1
+        await trio.sleep(1)
+        await hand_out.give_back(ids(outs), 60_000)
+        assert consumer.made[-1].figures().counts.discarded == 1
+
+
+async def test_what_did_not_reach_a_client_does_not_age_and_what_is_not_out_stays_as_it_is(
+    world, autojump_clock
+):
+    await world.publish(b"1", b"2")
+    async with world.consuming(pulled(world, message_ttl=10)) as consumer:
+        hand_out = consumer.made[-1].hand_out
+        first, second = await hand_out.pull(3, 0)
+        await hand_out.acknowledge(ids([first]))
+        hand_out.undo([first, second])
+        await trio.sleep(20)
+        (again,) = await hand_out.pull(3, 0)
+        assert again.delivery.first.body == b"2"
+        await hand_out.give_back(ids([again]), 0)
+        (again,) = await hand_out.pull(3, 1)
+        assert again.delivery.attempts == 1
+        # A retransmission moves its partition.
+        again.delivery.offsets.is_superseded = True
+        hand_out.undo([again])
+        assert await hand_out.pull(3, 1) == []
+
+
 async def test_long_polls_are_served_in_turn_and_one_that_gives_up_loses_nothing(
     world, autojump_clock
 ):
