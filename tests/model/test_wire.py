@@ -124,6 +124,7 @@ def test_what_is_beyond_hermes_is_used_by_nobody_who_does_not_ask_for_it() -> No
         "retry_on": [],
         "discard_on": [],
         "message_rate": None,
+        "ack_deadline_seconds": 30,
         "body": BatchBody.ENVELOPES,
         "backoff_multiplier": 1.0,
         "backoff_max_interval_in_sec": 600,
