@@ -1,4 +1,4 @@
-"""A running `hermes dev` and a browser: each test has a page of its own, a module shares both."""
+"""A running `hermes dev` and a browser for the tests of a module. Each test opens a new page."""
 
 from collections.abc import Iterator
 from typing import Any

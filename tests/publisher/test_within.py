@@ -60,7 +60,7 @@ async def test_it_has_the_outcome_of_a_request(open_guarded, autojump_clock, cas
         assert world.stored == []
         assert error.status == answer.status_code
         if answer.content:
-            # The client adds headers of its own.
+            # The client adds further headers.
             said = re.sub("[0-9]+", "N", answer.json()["message"])
             assert re.sub("[0-9]+", "N", error.message) == said
             assert error.code.name == answer.json()["code"]
