@@ -3,6 +3,7 @@ Pure.
 """
 
 from collections.abc import Collection, Mapping
+from types import MappingProxyType
 
 from msgspec import Struct
 
@@ -37,12 +38,14 @@ class Ends:
         # Sorted by time of look-up, so the first one is due first.
         self._asked_s: dict[str, float] = {}
         self._ends: dict[str, tuple[float, Mapping[int, int]]] = {}
+        self._starts: dict[str, Mapping[int, int]] = {}
 
     def follow(self, topics: Collection[str]) -> None:
         """Set the topics that are consumed."""
         for topic in [topic for topic in self._asked_s if topic not in topics]:
             del self._asked_s[topic]
             self._ends.pop(topic, None)
+            self._starts.pop(topic, None)
         new = {topic: float("-inf") for topic in topics if topic not in self._asked_s}
         if new:
             self._asked_s = {**new, **self._asked_s}
@@ -57,10 +60,17 @@ class Ends:
             return topic
         return None
 
-    def note(self, topic: str, ends: Mapping[int, int], now_s: float) -> None:
-        """Record the ends of the topic's partitions."""
+    def note(
+        self,
+        topic: str,
+        ends: Mapping[int, int],
+        now_s: float,
+        starts: Mapping[int, int] = MappingProxyType({}),
+    ) -> None:
+        """Record the ends of the topic's partitions, and starts that positions may lie below."""
         if topic in self._asked_s:
             self._ends[topic] = (now_s, ends)
+            self._starts[topic] = starts
 
     def added(self, topic: str, since: int | None) -> list[int]:
         """The topic's partitions from `since` on; none for None."""
@@ -74,4 +84,7 @@ class Ends:
         # A partition whose end is not known was added just now.
         if not settled or now_s - noted_s > VALID_S or not settled.keys() <= ends.keys():
             return UNKNOWN
-        return sum(max(0, ends[each] - at) for each, at in settled.items())
+        starts = self._starts[reached.log_topic]
+        return sum(
+            max(0, ends[each] - max(at, starts.get(each, 0))) for each, at in settled.items()
+        )
