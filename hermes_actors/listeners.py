@@ -75,8 +75,7 @@ async def serve_node(
         management, management_tls = await listeners.enter_async_context(
             _open_management(node, environment, certificates)
         )
-        await listeners.enter_async_context(_open_pulling(node, environment.clock))
-        await listeners.enter_async_context(_open_memory(node, environment.clock))
+        await listeners.enter_async_context(_open_internals(node, environment.clock))
         if await _wait_prepared(node, stop, front.listen):
             await front.open()
         task_status.started(
@@ -216,27 +215,19 @@ async def _open_management(
 
 
 @asynccontextmanager
-async def _open_pulling(node: Node, clock: Clock) -> AsyncIterator[None]:
-    """Hand out messages of pull subscriptions to other nodes during the block."""
-    if "consumers" not in node.config.roles:
-        yield
-        return
-    key = node.environment.ids.message_id()
-    make = partial(pull_app, node, key)
-    async with _open_internal(node.config.consumers.pull, "consumers.pull.port", make, clock) as at:
-        node.pull = (at, key)
-        yield
-
-
-@asynccontextmanager
-async def _open_memory(node: Node, clock: Clock) -> AsyncIterator[None]:
-    """Hand out messages of topics in memory to other nodes during the block."""
-    if node.memory.held is None:
-        yield
-        return
-    config, make = node.config.frontend.memory, node.memory.app
-    async with _open_internal(config, "frontend.memory.port", make, clock) as url:
-        node.memory.listen(url)
+async def _open_internals(node: Node, clock: Clock) -> AsyncIterator[None]:
+    """Hand out messages of pull subscriptions and of topics in memory to other nodes during the
+    block.
+    """
+    async with AsyncExitStack() as listeners:
+        if "consumers" in node.config.roles:
+            pull, key = node.config.consumers.pull, node.environment.ids.message_id()
+            made = _open_internal(pull, "consumers.pull", partial(pull_app, node, key), clock)
+            node.pull = (await listeners.enter_async_context(made), key)
+        if node.memory.held is not None:
+            memory = node.config.frontend.memory
+            made = _open_internal(memory, "frontend.memory", node.memory.app, clock)
+            node.memory.listen(await listeners.enter_async_context(made))
         yield
 
 
@@ -247,7 +238,7 @@ async def _open_internal(
     """Serve other nodes during the block. Yields the URL for them."""
     async with open_bridge() as bridge:
         listener = FrontendConfig(host=config.host, port=config.port, headers_max=_HEADERS_MAX)
-        server = AsgiServer(make(bridge), listener, clock, field=field, idle_s=60.0)
+        server = AsgiServer(make(bridge), listener, clock, field=f"{field}.port", idle_s=60.0)
         await guest.call(server.start)
         try:
             yield config.url or _urls(config.host, server)[0]

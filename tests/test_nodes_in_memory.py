@@ -17,8 +17,8 @@ from hermes_actors.publisher.demands import Head
 from hermes_actors.runtime.bridge import open_bridge
 from hermes_chaos.sim.environment.clock import SimulatedClock
 from hermes_chaos.sim.environment.surroundings import surroundings
-from tests.nodes_scene import OK, TOPIC, create_billing
-from tests.scripted_sender import ScriptedSender
+from tests.nodes_scene import TOPIC, create_billing
+from tests.scripted_sender import OK, ScriptedSender
 
 ME = Anonymous()
 

@@ -9,12 +9,12 @@ import math
 import ssl
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
-from dataclasses import replace
 from typing import Any
 
 import httpx
 import msgspec
 import trio
+from msgspec.structs import replace
 
 from hermes_actors.actors.supervisor import Supervisor, run_until
 from hermes_actors.config import Config
@@ -79,18 +79,6 @@ class Memory:
         self._listens = False
         self._topics: dict[str, LiveTopic] = {}
         self.client: httpx.AsyncClient | None = None
-
-    def beneath(self, environment: NodeEnvironment) -> NodeEnvironment:
-        """The environment with logs that have the topics in memory too."""
-        return replace(environment, log=self.log, remote_logs=self.remote_logs)
-
-    def metrics(self, held: Held) -> Metrics:
-        """The metrics of what is held here."""
-        metrics = Metrics("hermes_memory", meanings=MEMORY)
-        metrics.gauge("bytes", lambda: held.size_bytes)
-        metrics.gauge("undelivered", lambda: held.undelivered)
-        metrics.total("dropped", lambda: held.dropped)
-        return metrics
 
     def listen(self, url: str) -> None:
         """Other nodes reach this one there from now on, so it may hold messages."""
@@ -201,7 +189,7 @@ class Memory:
             number = held.partition
             if lost := held.begin(None):
                 _logger.warning("%d messages of PERFORMANCE topics are lost", lost)
-            given_up = msgspec.structs.replace(self.log.holders[number], url="", key="")
+            given_up = replace(self.log.holders[number], url="", key="")
             with trio.move_on_after(_PATIENCE_S), suppress(HermesError):
                 await self._write(metadata, number, given_up)
         if self.client is not None:
@@ -268,8 +256,12 @@ async def open_memory(
     memory: Memory, metadata: Metadata, control: Supervisor, metrics: list[Metrics]
 ) -> AsyncIterator[None]:
     """Hold messages in memory, and know who else does, during the block."""
-    if memory.held is not None:
-        metrics.append(memory.metrics(memory.held))
+    if (held := memory.held) is not None:
+        measured = Metrics("hermes_memory", meanings=MEMORY)
+        measured.gauge("bytes", lambda: held.size_bytes)
+        measured.gauge("undelivered", lambda: held.undelivered)
+        measured.total("dropped", lambda: held.dropped)
+        metrics.append(measured)
     control.start_task("memory", lambda stop: memory.run(metadata, stop))
     yield
     # Not in a `finally`: a cancelled node stops as if it had been killed.

@@ -42,6 +42,7 @@ sockets. Indentation shows lifetimes: what is opened first is closed last.
 import logging
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import replace
 from functools import partial
 
 from hermes_actors.actors.supervisor import open_supervisor
@@ -84,7 +85,7 @@ async def open_node(config: Config, environment: NodeEnvironment) -> AsyncIterat
     """
     async with open_supervisor(environment.split_rng(), log_crash) as control:
         memory = Memory(config, environment)
-        environment = memory.beneath(environment)
+        environment = replace(environment, log=memory.log, remote_logs=memory.remote_logs)
         metadata, duties = start_metadata(config, environment, control)
         await start_webhook(config, environment, metadata, control, duties)
         node = Node(

@@ -14,6 +14,7 @@ VALID_S = 60.0
 """How long an answer is valid; after that the lag is unknown."""
 
 UNKNOWN = -1
+_NONE: Mapping[int, int] = MappingProxyType({})
 
 
 class Reached(Struct, frozen=True):
@@ -37,15 +38,13 @@ class Ends:
     def __init__(self) -> None:
         # Sorted by time of look-up, so the first one is due first.
         self._asked_s: dict[str, float] = {}
-        self._ends: dict[str, tuple[float, Mapping[int, int]]] = {}
-        self._starts: dict[str, Mapping[int, int]] = {}
+        self._ends: dict[str, tuple[float, Mapping[int, int], Mapping[int, int]]] = {}
 
     def follow(self, topics: Collection[str]) -> None:
         """Set the topics that are consumed."""
         for topic in [topic for topic in self._asked_s if topic not in topics]:
             del self._asked_s[topic]
             self._ends.pop(topic, None)
-            self._starts.pop(topic, None)
         new = {topic: float("-inf") for topic in topics if topic not in self._asked_s}
         if new:
             self._asked_s = {**new, **self._asked_s}
@@ -61,30 +60,24 @@ class Ends:
         return None
 
     def note(
-        self,
-        topic: str,
-        ends: Mapping[int, int],
-        now_s: float,
-        starts: Mapping[int, int] = MappingProxyType({}),
+        self, topic: str, ends: Mapping[int, int], now_s: float, starts: Mapping[int, int] = _NONE
     ) -> None:
         """Record the ends of the topic's partitions, and starts that positions may lie below."""
         if topic in self._asked_s:
-            self._ends[topic] = (now_s, ends)
-            self._starts[topic] = starts
+            self._ends[topic] = (now_s, ends, starts)
 
     def added(self, topic: str, since: int | None) -> list[int]:
         """The topic's partitions from `since` on; none for None."""
-        _, ends = self._ends.get(topic, (0.0, {}))
+        _, ends, _ = self._ends.get(topic, (0.0, {}, {}))
         return [] if since is None else sorted(each for each in ends if each >= since)
 
     def lag(self, reached: Reached, now_s: float) -> int:
         """How many messages are at or above the offsets reached; -1 if unknown."""
-        noted_s, ends = self._ends.get(reached.log_topic, (float("-inf"), {}))
+        noted_s, ends, starts = self._ends.get(reached.log_topic, (float("-inf"), {}, {}))
         settled = reached.settled
         # A partition whose end is not known was added just now.
         if not settled or now_s - noted_s > VALID_S or not settled.keys() <= ends.keys():
             return UNKNOWN
-        starts = self._starts[reached.log_topic]
         return sum(
             max(0, ends[each] - max(at, starts.get(each, 0))) for each, at in settled.items()
         )

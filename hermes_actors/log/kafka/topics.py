@@ -140,8 +140,7 @@ class TopicAdmin:
     async def _create(self, topic: str, settings: TopicSettings) -> bool:
         kafka = self._brokers.settings
         configs = configs_of(settings)
-        if settings.copies_min > kafka.replication_factor:
-            raise ValueError(_too_few_copies(settings.copies_min, kafka.replication_factor))
+        _require_copies(settings.copies_min, kafka.replication_factor)
         copies_min = max(settings.copies_min, kafka.min_insync_replicas)
         configs["min.insync.replicas"] = str(copies_min)
         configs["unclean.leader.election.enable"] = "false"
@@ -182,9 +181,7 @@ class TopicAdmin:
 
     async def _check_copies(self, topic: str, copies_min: int) -> None:
         (described,) = await self._brokers.describe([topic])
-        copies = min((len(replicas) for _, _, _, replicas, *_ in described[3]), default=copies_min)
-        if copies < copies_min:
-            raise ValueError(_too_few_copies(copies_min, copies))
+        _require_copies(copies_min, min(len(replicas) for _, _, _, replicas, *_ in described[3]))
 
     async def _alter_configs(self, topic: str, changes: dict[str, str]) -> None:
         request = incremental_alteration(topic, changes)
@@ -296,12 +293,13 @@ _BAD_SETTINGS = (
 )
 
 
-def _too_few_copies(wanted: int, copies: int) -> str:
-    return (
-        f"durability CONSISTENT needs {wanted} copies of a message, and the topic's replication "
-        f"factor is {copies}; raise kafka.replication_factor for new topics, reassign the "
-        "partitions of this one, or use EVENTUAL"
-    )
+def _require_copies(copies_min: int, copies: int) -> None:
+    if copies < copies_min:
+        raise ValueError(
+            f"durability CONSISTENT needs {copies_min} copies of a message, and the topic's "
+            f"replication factor is {copies}; raise kafka.replication_factor for new topics, "
+            "reassign the partitions of this one, or use EVENTUAL"
+        )
 
 
 def _raise_for(code: int, message: str | None, topic: str) -> None:

@@ -142,23 +142,16 @@ def require_new_name(name: SubscriptionName) -> None:
 
 
 def _durability(topic: Topic) -> Iterator[str]:
-    if topic.durability is Durability.CONSISTENT and topic.ack is not Ack.ALL:
-        yield (
-            f"Topic.ack is {topic.ack.value}, but durability CONSISTENT needs ALL; leave ack out, "
-            "or choose durability EVENTUAL"
-        )
-    if topic.is_in_memory and topic.ack is Ack.ALL:
-        yield (
-            "Topic.ack is ALL, but durability PERFORMANCE has no replicas; leave ack out, or "
-            "choose durability CONSISTENT"
-        )
-    if topic.is_in_memory and topic.fallback_to_remote_datacenter_enabled:
-        yield (
-            "Topic.fallbackToRemoteDatacenterEnabled must be false with durability PERFORMANCE: "
-            "its messages stay in the memory of the node that accepts them"
-        )
-    if topic.memory_full is MemoryFull.WAIT and not topic.is_in_memory:
+    durability, ack = topic.durability, topic.ack
+    if durability is Durability.CONSISTENT and ack is not Ack.ALL:
+        yield f"Topic.ack is {ack.value}, but durability CONSISTENT needs ALL; leave ack out"
+    if not topic.is_in_memory and topic.memory_full is MemoryFull.WAIT:
         yield "Topic.memoryFull WAIT needs durability PERFORMANCE"
+    if topic.is_in_memory and ack is Ack.ALL:
+        yield "Topic.ack is ALL, but durability PERFORMANCE has no replicas; leave ack out"
+    if topic.is_in_memory and topic.fallback_to_remote_datacenter_enabled:
+        field = "Topic.fallbackToRemoteDatacenterEnabled"
+        yield f"{field} must be false with durability PERFORMANCE: messages stay where they are"
 
 
 def topic_violations(topic: Topic) -> Iterator[str]:
