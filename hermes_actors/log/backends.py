@@ -19,10 +19,7 @@ LOG = meanings(
     commits_failed=("transactions", "Transactions of the embedded log that failed"),
     records=("records", "Records given to the log"),
     bytes=("bytes", "Size of the records given to the log"),
-    accepted_missing=(
-        "records",
-        "Lost records of the embedded log that --accept-damage accepted",
-    ),
+    accepted_missing=("records", "Lost records of the embedded log that --accept-damage accepted"),
     is_failing=("0 or 1", "Whether the embedded log cannot store anything"),
     is_connected=("0 or 1", "Whether the Kafka cluster is reached"),
     in_flight=("requests", "Produce requests without an answer"),

@@ -18,10 +18,7 @@ from hermes_actors.telemetry.metrics import Metrics, meanings
 SCHEMAS = meanings(
     "hermes_schema",
     registry_requests=("requests", "Requests to the external schema registry"),
-    registry_failures=(
-        "requests",
-        "Requests to the external schema registry without a usable answer",
-    ),
+    registry_failures=("requests", "External registry requests without a usable answer"),
     registry_oldest_answer_seconds=("seconds", "Age of the oldest answer still in use"),
     registry_is_away=("0 or 1", "Whether the external schema registry cannot be reached"),
 )

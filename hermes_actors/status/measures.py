@@ -12,10 +12,7 @@ from hermes_actors.telemetry.metrics import Metrics, meanings
 
 STATUS = meanings(
     "hermes_consumers",
-    max_rate_calculated_rate=(
-        "messages per second",
-        "subscription_rate_limit under Hermes' name",
-    ),
+    max_rate_calculated_rate=("messages per second", "subscription_rate_limit under Hermes' name"),
     max_rate_actual_rate=("pushes per second", "Push attempts, over about ten seconds"),
     subscription_lag_messages=(
         "messages",
@@ -38,10 +35,7 @@ STATUS = meanings(
         "messages per second",
         "The current maximum rate of this node's pushes",
     ),
-    subscription_open_dead_letters=(
-        "messages",
-        "Open dead letters of the datacentre",
-    ),
+    subscription_open_dead_letters=("messages", "Open dead letters of the datacentre"),
 )
 
 _LEVELS = {"FULL": 0.0, "ADAPTING": 1.0, "SLOW": 2.0, "HEARTBEAT": 3.0}

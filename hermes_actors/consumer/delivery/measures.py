@@ -30,51 +30,36 @@ DELIVERING = meanings(
     subscription_failures=("pushes", "Pushes without a 2xx answer"),
     subscription_timeouts=("pushes", "Pushes that got no answer in time"),
     subscription_other_errors=("pushes", "Pushes that got no answer for another reason"),
-    subscription_local_failures=(
-        "pushes",
-        "Pushes that failed on this node, before they reached the endpoint",
-    ),
+    subscription_local_failures=("pushes", "Pushes that failed on this node before they were sent"),
     subscription_discarded=("messages", "Messages that were given up"),
     subscription_expired_by_retention=("messages", "Messages that retention removed unsettled"),
     subscription_filtered_out=("messages", "Messages that did not match the filters"),
     subscription_filter_errors=("messages", "Messages that a filter could not read"),
     subscription_undecodable=("messages", "Records that are not messages"),
-    subscription_commit_failures=(
-        "commits",
-        "Commits that the log refused; the next one contains them",
-    ),
+    subscription_commit_failures=("commits", "Failed commits; the next one contains them"),
     subscription_dead_letters=("messages", "Messages kept as dead letters"),
     subscription_dead_letters_truncated=("messages", "Dead letters kept without their message"),
     subscription_dead_letter_failures=("appends", "Failed attempts to store a dead letter"),
     subscription_redriven=("messages", "Dead letters that a re-drive delivered"),
     offset_commits_duration_seconds=("seconds", "Time of a commit to the log"),
-    offset_commits_failures=("commits", "Commits of this node that the log refused"),
+    offset_commits_failures=("commits", "Failed commits of this node"),
     consumer_processes_running=("consumers", "Subscriptions that this node delivers"),
     workload_subscriptions_running=(
         "subscriptions",
-        "Subscriptions with a consumer here, suspended ones included",
+        "Subscriptions that run on this node, suspended ones included",
     ),
     workload_subscriptions_assigned=(
         "subscriptions",
         "Subscriptions that this node owns, in part or whole",
     ),
-    workload_subscriptions_missing=(
-        "subscriptions",
-        "Those of them whose consumer has not started yet",
-    ),
+    workload_subscriptions_missing=("subscriptions", "Assigned subscriptions that do not run yet"),
     workload_subscriptions_oversubscribed=(
         "subscriptions",
-        "Subscriptions with a consumer here that this node no longer owns",
+        "Subscriptions that still run although this node no longer owns them",
     ),
-    workload_all_assignments=(
-        "tasks",
-        "Tasks of all nodes of the datacentre; shown by its leader",
-    ),
+    workload_all_assignments=("tasks", "Tasks of all nodes of the datacentre; shown by its leader"),
     oauth_token_requests=("requests", "Requests for OAuth tokens, by result"),
-    oauth_token_request_latency_seconds=(
-        "seconds",
-        "Time of a request for an OAuth token",
-    ),
+    oauth_token_request_latency_seconds=("seconds", "Time of a request for an OAuth token"),
 )
 
 
