@@ -29,6 +29,7 @@ def one(**service):
 # The shipped file
 
 
+@pytest.mark.slow
 def test_the_file_holds_to_the_compose_specification(tmp_path):
     check = [sys.executable, "-m", "check_jsonschema", "--builtin-schema", "vendor.compose-spec"]
     # Without a network: a proxy where nobody listens would be asked for whatever is not on disk.
