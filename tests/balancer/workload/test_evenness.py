@@ -29,6 +29,7 @@ from tests.balancer.workload.planned_clusters import (
     unevenness,
     works_of,
 )
+from tests.seeds import seeds
 
 
 @given(
@@ -102,7 +103,7 @@ def test_many_small_tasks_on_each_node_are_balanced_although_no_single_move_is_w
     assert planned.moves < 70
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", seeds(3))
 def test_heavy_tailed_loads_become_even_whatever_they_begin_with(seed: int) -> None:
     fresh = heavy_tailed(seed, nodes=12, works=700)
     assert unevenness(after(fresh, plan(fresh))) <= 1.002
