@@ -75,7 +75,6 @@ async def test_all_changes_are_found_newest_first_page_by_page_without_secrets(m
         ("topics/shop", None),
         ("groups/shop", ()),
         ("schema-registry/subjects/other", ()),
-        ("mode", ()),
     ],
 )
 async def test_a_resource_is_searched_with_everything_below_it(made, resource, also):
