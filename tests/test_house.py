@@ -91,7 +91,7 @@ def test_each_direct_dependency_says_why_it_is_there() -> None:
 
 
 def test_each_direct_dependency_is_in_the_lock() -> None:
-    for extra in ("", "dev", "spark"):
+    for extra in ("", "dev", "spark", "testing"):
         lock = ROOT / ("spark/requirements.lock" if extra == "spark" else "requirements.lock")
         locked = set(re.findall(r"^([a-z0-9._-]+)==", lock.read_text(), re.MULTILINE))
         for requirement in dependencies()[extra]:
@@ -108,7 +108,10 @@ def test_what_spark_shares_with_the_product_is_locked_alike() -> None:
 
 
 def test_what_the_product_imports_is_a_direct_dependency() -> None:
-    declared = {distribution(requirement) for requirement in dependencies()[""]}
+    product, testing = (
+        {distribution(each) for extra in extras for each in dependencies()[extra]}
+        for extras in (("",), ("", "testing"))
+    )
     for path in sorted((ROOT / "hermes_actors").rglob("*.py")):
         for node in statements(ast.parse(path.read_text())):
             names = []
@@ -120,6 +123,7 @@ def test_what_the_product_imports_is_a_direct_dependency() -> None:
                 top = name.partition(".")[0]
                 if top in sys.stdlib_module_names or top in ("hermes_actors", "__future__"):
                     continue
+                declared = testing if "testing" in path.parts else product
                 is_declared = distribution(CALLED.get(top, top)) in declared
                 assert is_declared, f"{path.relative_to(ROOT)} imports {top}"
 

@@ -3,7 +3,7 @@
 
 def test_the_help_of_dev_ends_with_examples_below_the_options(hermes) -> None:
     after_options = hermes("dev", "--help").stdout.partition("─ Options ")[2]
-    assert "hermes dev --data ./my-data" in after_options.partition("Examples:")[2]
+    assert "hermes dev --json --ephemeral" in after_options.partition("Examples:")[2]
 
 
 def test_the_help_of_dev_has_no_line_that_breaks_off_and_is_indented(hermes) -> None:
