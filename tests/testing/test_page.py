@@ -6,12 +6,19 @@ import re
 import shutil
 import subprocess
 import sys
+from importlib.metadata import entry_points
 from pathlib import Path
 
 import pytest
 
 pytestmark = pytest.mark.live
 ROOT = Path(__file__).parents[2]
+# Unless its entry point is installed.
+PLUGIN = (
+    []
+    if "hermes" in entry_points(group="pytest11").names
+    else ["-p", "hermes_actors.testing.plugin"]
+)
 PAGE = (ROOT / "docs" / "testing.md").read_text()
 
 
@@ -31,8 +38,7 @@ def run(*command, cwd, **variables):
 
 def test_the_tests_pass_on_asyncio_and_trio_without_a_warning(tmp_path):
     (tmp_path / "test_orders.py").write_text(block("python"))
-    plugin = "hermes_actors.testing.plugin"
-    ended = run(sys.executable, "-m", "pytest", "-W", "error", "-p", plugin, cwd=tmp_path)
+    ended = run(sys.executable, "-m", "pytest", "-W", "error", *PLUGIN, cwd=tmp_path)
     assert "4 passed" in ended.stdout
 
 
