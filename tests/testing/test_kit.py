@@ -21,7 +21,7 @@ def test_the_broker_of_the_next_test_is_empty_and_names_can_be_used_again(hermes
             for name in ("billing", "stock"):
                 kit.subscribe("shop.orders", name, subscriptionPolicy={"attemptsMax": 1})
             kit.fail_next("shop.orders")
-            kit.publish("shop.orders", {"id": 1})
+            kit.publish("shop.orders", {"id": 1}, headers={"Idempotency-Key": "order-1"})
             assert len(kit.wait_dead_letters("shop.orders")) == 1
             assert len(kit.wait_settled("shop.orders")) == 1
 
