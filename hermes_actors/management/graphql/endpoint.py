@@ -2,8 +2,11 @@
 over SSE ("distinct connections"), which subscriptions need.
 """
 
+import io
+import json
 import logging
-from collections.abc import Callable, Iterable
+from collections import deque
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -21,11 +24,14 @@ from hermes_actors.management.graphql.fields import Operation, Request
 from hermes_actors.management.graphql.schema import schema
 from hermes_actors.management.http.answers import JSON, AnyRequest, body_of
 from hermes_actors.management.http.gate import Gate
+from hermes_actors.management.messages.tail import LINES_BYTES_MAX
 from hermes_actors.management.routes.streams import Streams
 
 TIMEOUT_S = 40.0
 """How long an operation may take. A retransmission takes up to 30 s."""
 
+RESULT_CHARACTERS_MAX = 16_777_216
+_ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 _THREADS = trio.CapacityLimiter(4)
 _EVENTS = "text/event-stream"
 _logger = logging.getLogger(__name__)
@@ -37,21 +43,27 @@ class _Events:
     def __init__(self, operation: Operation, result: bytes) -> None:
         self.operation = operation
         self.result = result
+        self._lines = deque[bytes]()
         self._last = b"" if operation.tail else _event(result)
         self._last += b"event: complete\ndata:\n\n"
 
     async def next_chunk(self) -> bytes:
         """The next events; a comment if there is no message for some time. Empty at the end."""
         tail = self.operation.tail
-        lines = await tail.next_chunk() if tail else b""
-        if lines:
-            return await _in_thread(_events, self.operation, lines.splitlines())
+        if tail and not self._lines:
+            chunk = await tail.next_chunk()
+            if chunk == b"\n":
+                return b": no message\n\n"
+            self._lines.extend(chunk.splitlines())
+        if self._lines:
+            return await _in_thread(_events, self.operation, self._lines)
         last, self._last = self._last, b""
         return last
 
 
 def graphql_route(gate: Gate, parts: Administration) -> HTTPRouteHandler:
     """The route of all operations. Raises LookupError for a field without a rule of access."""
+    schema()
     streams = Streams(gate, "GraphQL", _EVENTS)
 
     async def begun(caller: Caller, request: AnyRequest, asked: Request) -> _Events:
@@ -81,12 +93,12 @@ async def _in_thread(work: Callable[..., bytes], *args: Any) -> bytes:
     )
 
 
-def _events(operation: Operation, lines: Iterable[bytes]) -> bytes:
+def _events(operation: Operation, lines: deque[bytes]) -> bytes:
     events = b""
-    for line in filter(None, lines):
-        operation.message = msgspec.json.decode(line)
+    while lines and len(events) < LINES_BYTES_MAX:
+        operation.message = msgspec.json.decode(lines.popleft())
         events += _event(_result(operation))
-    return events or b": no message\n\n"
+    return events
 
 
 def _event(result: bytes) -> bytes:
@@ -101,7 +113,13 @@ def _result(operation: Operation) -> bytes:
     except CannotGetOperationTypeError as error:
         raise Refused(f"query holds no operation{f' {named}' if named else ''}") from error
     errors = [_shown(each) for each in found.errors or ()]
-    return msgspec.json.encode({"data": found.data} | ({"errors": errors} if errors else {}))
+    result = {"data": found.data} | ({"errors": errors} if errors else {})
+    text, left = io.StringIO(), RESULT_CHARACTERS_MAX
+    for part in _ENCODER.iterencode(result):
+        if (left := left - len(part)) < 0:
+            raise Refused(f"The result is longer than {RESULT_CHARACTERS_MAX} characters")
+        text.write(part)
+    return text.getvalue().encode("utf-8", "backslashreplace")
 
 
 def _shown(error: Any) -> dict[str, Any]:

@@ -5,7 +5,7 @@ In the table a field is a String unless it says otherwise; `?`: it may be null; 
 of -1 is unknown.
 """
 
-from dataclasses import fields, is_dataclass
+from dataclasses import asdict
 from functools import cache
 from importlib.resources import files
 from types import GenericAlias
@@ -14,6 +14,7 @@ from typing import Any, NewType
 import msgspec
 import strawberry
 from msgspec import Struct
+from strawberry import UNSET
 from strawberry.scalars import JSON
 
 LONG = NewType("LONG", int)
@@ -51,7 +52,7 @@ def kind_of(struct: type[Struct], name: str, of: type | None = None) -> Any:
         # A pull subscription has no endpoint.
         if not each.required or (is_input and each.encode_name == "endpoint"):
             kind |= None
-            option |= {"default": strawberry.UNSET} if is_input else {}
+            option |= {"default": UNSET} if is_input else {}
         kinds[each.encode_name], options[each.encode_name] = kind, option
     return object_of(name, kinds, of, options)
 
@@ -73,14 +74,9 @@ def _kind(info: Any, is_input: bool) -> tuple[Any, str]:
             return _LEAVES.get(leaf, JSON), ""
 
 
-def as_body(value: Any) -> Any:
+def as_body(value: Any) -> dict[str, Any]:
     """An argument as the JSON that REST takes, without fields that the caller left out."""
-    if isinstance(value, list):
-        return [as_body(each) for each in value]
-    if not is_dataclass(value):
-        return value
-    given = {each.name: getattr(value, each.name) for each in fields(value)}
-    return {name: as_body(each) for name, each in given.items() if each is not strawberry.UNSET}
+    return asdict(value, dict_factory=lambda pairs: {k: v for k, v in pairs if v is not UNSET})
 
 
 for _row in (files(__package__) / "answers.txt").read_text("utf-8").splitlines():

@@ -1,7 +1,8 @@
 """The GraphQL schema: each field calls the same function as its REST route."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable
 from functools import cache
+from operator import itemgetter
 from typing import Annotated, Any
 
 import strawberry
@@ -21,7 +22,7 @@ from hermes_actors.model.subscription import Header
 from hermes_actors.model.topic import Topic
 
 Row = dict[str, Any]
-Rows = list[Row]
+Rows = list[Any]
 _ALL = "/topics/{topic}/subscriptions"
 _AT = _ALL + "/{name}"
 _PUBLISH = "POST /console/topics/{topic}/publish"
@@ -31,10 +32,10 @@ _FROM = Annotated[str, strawberry.argument(name="from")]
 _TARGET = kinds.kind_of(Retransmission, "RetransmissionInput")
 
 
-def _page(rows: Rows, names: Sequence[str], limit: int, after: str) -> Rows:
+def _page(rows: Iterable[Any], name_of: Callable[[Any], str], limit: int, after: str) -> Rows:
     if not 1 <= limit <= ITEMS_MAX:
         raise Refused(f"limit must be from 1 to {ITEMS_MAX}")
-    return [row for row, name in zip(rows, names, strict=True) if name > after][:limit]
+    return [row for row in rows if name_of(row) > after][:limit]
 
 
 class _OfSubscription(Operation):
@@ -71,9 +72,8 @@ class _OfTopic(Operation):
     async def subscriptions(self, topic: str, limit: int = ITEMS, after: str = "") -> Rows:
         """Its subscriptions by name. The last name continues as `after`."""
         known = self.parts.subscriptions
-        names = await known.names(topic)
-        rows = _page([{"name": each} for each in names], names, limit, after)
-        return [await known.get(self.caller, topic, each["name"]) for each in rows]
+        names = _page(await known.names(topic), str, limit, after)
+        return [await known.get(self.caller, topic, each) for each in names]
 
     @field("GET /topics/{topic}/schema", str, "name")
     async def schema(self, topic: str) -> str | None:
@@ -95,7 +95,7 @@ class _Query(Operation):
     async def groups(self, query: JSON | None = None, limit: int = ITEMS, after: str = "") -> Rows:
         """Groups by name. The last name continues as `after`."""
         rows = await self.parts.queries.groups({"query": query or {}})
-        return _page(rows, [each["groupName"] for each in rows], limit, after)
+        return _page(rows, itemgetter("groupName"), limit, after)
 
     @field("GET /groups/{group}", GROUP)
     async def group(self, name: str) -> Row:
@@ -106,7 +106,7 @@ class _Query(Operation):
     async def topics(self, query: JSON | None = None, limit: int = ITEMS, after: str = "") -> Rows:
         """Topics by name. The last name continues as `after`."""
         rows = await self.parts.queries.topics({"query": query or {}})
-        return _page(rows, [each["name"] for each in rows], limit, after)
+        return _page(rows, itemgetter("name"), limit, after)
 
     @field("GET /topics/{topic}", TOPIC)
     async def topic(self, name: str) -> Row:
@@ -119,7 +119,7 @@ class _Query(Operation):
     ) -> Rows:
         """Subscriptions by name. The last one continues as `after`: topic$name."""
         rows = await self.parts.queries.subscriptions(self.caller, {"query": query or {}})
-        return _page(rows, [f"{e['topicName']}${e['name']}" for e in rows], limit, after)
+        return _page(rows, lambda e: f"{e['topicName']}${e['name']}", limit, after)
 
     @field(f"GET {_AT}", SUBSCRIPTION)
     async def subscription(self, topic: str, name: str) -> Row:
@@ -223,9 +223,7 @@ class _Schema(strawberry.Schema):
 def schema() -> strawberry.Schema:
     """The schema, built at the first call."""
     roots = {"query": _Query, "mutation": _Mutation, "subscription": _Subscription}
-    types: dict[str, Any] = {
-        name: kinds.object_of(name.capitalize(), {}, each) for name, each in roots.items()
-    }
+    types: dict[str, Any] = {k: kinds.object_of(k.title(), {}, of) for k, of in roots.items()}
     long = strawberry.scalar(name="Long", serialize=int, parse_value=int)
     config = StrawberryConfig(default_resolver=dict.get, scalar_map={kinds.LONG: long})
     return _Schema(**types, extensions=[Limits], config=config)

@@ -51,6 +51,17 @@ async def test_a_query_with_too_many_words_is_refused(api):
     assert "1000 tokens" in await refusal(api, "{" + "a " * 1_000 + "}")
 
 
+async def test_a_result_that_is_too_long_is_refused(api, monkeypatch):
+    await api.with_topic(description="d" * 100)
+    many = " ".join(f"a{n}: description" for n in range(10))
+    query = f'{{ topic(name: "shop.orders") {{ {many} }} }}'
+    assert await data(api, query)
+    monkeypatch.setattr(endpoint, "RESULT_CHARACTERS_MAX", 1_000)
+    answer = await api.post("/graphql", {"query": query})
+    assert api.refusal(answer) == (400, "VALIDATION_ERROR")
+    assert api.message(answer) == "The result is longer than 1000 characters"
+
+
 async def test_fragments_in_fragments_are_measured_once(api):
     parts = [f"fragment f{n} on Query {{ ...f{n + 1} ...f{n + 1} }}" for n in range(90)]
     last = "fragment f90 on Query { groups(limit: 1) { groupName } }"

@@ -2,6 +2,7 @@
 
 import logging
 
+import httpx
 import msgspec
 from graphql import get_introspection_query
 
@@ -181,6 +182,38 @@ async def test_a_subscription_streams_messages_and_ends(api):
     follow = 'topic: "shop.orders", from: "beginning", limit: 1'
     found = await events(api, f"subscription {{ m: messages({follow}) {{ body }} }}", SALES)
     assert found == [{"data": {"m": {"body": '{"a":1}'}}}]
+
+
+async def test_a_subscription_waits_for_messages(api, monkeypatch):
+    monkeypatch.setattr("hermes_actors.management.messages.tail.IDLE_LINE_S", 0.01)
+    await api.with_topic()
+    sent = []
+
+    async def watched(scope, receive, send):
+        async def seen(event):
+            sent.append(event.get("body"))
+            if sent.count(b": no message\n\n") == 1:
+                await publish(api, b"late")
+            await send(event)
+
+        await api.app(scope, receive, seen)
+
+    query = 'subscription { messages(topic: "shop.orders", limit: 1) { body } }'
+    transport = httpx.ASGITransport(app=watched)
+    async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
+        headers = {"accept": "text/event-stream"}
+        answer = await client.post("/graphql", json={"query": query}, headers=headers)
+    assert '"body":"late"' in answer.text
+    assert answer.text.endswith("event: complete\ndata:\n\n")
+
+
+async def test_a_long_chunk_of_messages_is_shown_in_parts(api, monkeypatch):
+    monkeypatch.setattr("hermes_actors.management.graphql.endpoint.LINES_BYTES_MAX", 100)
+    await api.with_topic()
+    await publish(api, *(b"%d" % at for at in range(30)))
+    given = 'topic: "shop.orders", from: "beginning", follow: false'
+    found = await events(api, f"subscription {{ messages({given}) {{ body }} }}")
+    assert [each["data"]["messages"]["body"] for each in found] == [str(at) for at in range(30)]
 
 
 async def test_events_also_bring_one_result_and_errors(api):
