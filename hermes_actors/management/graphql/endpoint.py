@@ -87,10 +87,7 @@ async def _in_thread(work: Callable[..., bytes], *args: Any) -> bytes:
     """Raises Unavailable if the work takes too long."""
     with trio.move_on_after(TIMEOUT_S):
         return await trio.to_thread.run_sync(partial(work, *args), limiter=_THREADS)
-    raise Unavailable(
-        f"The operation took longer than {TIMEOUT_S:.0f} s, and may have changed something; ask "
-        "for less at once"
-    )
+    raise Unavailable(f"It took longer than {TIMEOUT_S:.0f} s, and may have changed something")
 
 
 def _events(operation: Operation, lines: deque[bytes]) -> bytes:

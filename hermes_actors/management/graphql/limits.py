@@ -52,17 +52,13 @@ class Limits(SchemaExtension):
 
 def _require_within_limits(document: Any, variables: Mapping[str, Any]) -> None:
     measure = _Measure(document, variables)
-    for each in document.definitions:
-        if each.kind != "operation_definition":
-            continue
+    for each in (e for e in document.definitions if e.kind == "operation_definition"):
         cost, depth = measure.of(each.selection_set)
         if depth > DEPTH_MAX:
             raise Refused(f"The query has {depth} levels, and the most is {DEPTH_MAX}")
         if cost > COST_MAX:
-            raise Refused(
-                f"The query costs {cost}, and the most is {COST_MAX}; ask for fewer fields, or "
-                "give the lists a smaller limit"
-            )
+            text = f"The query costs {cost}, and the most is {COST_MAX}"
+            raise Refused(f"{text}; ask for fewer fields, or give lists a smaller limit")
 
 
 class _Measure:
@@ -70,20 +66,18 @@ class _Measure:
 
     def __init__(self, document: Any, variables: Mapping[str, Any]) -> None:
         self._variables = variables
-        self._fragments = {
-            each.name.value: each.selection_set
-            for each in document.definitions
-            if each.kind == "fragment_definition"
-        }
+        fragments = (e for e in document.definitions if e.kind == "fragment_definition")
+        self._fragments = {each.name.value: each.selection_set for each in fragments}
         self._known: dict[str, tuple[int, int]] = {}
 
     def of(self, selections: Any) -> tuple[int, int]:
-        found = [self._one(each) for each in selections.selections]
+        found = list(map(self._one, selections.selections))
         return sum(cost for cost, _ in found), max(depth for _, depth in found)
 
     def _one(self, node: Any) -> tuple[int, int]:
         if node.kind == "inline_fragment":
-            return self.of(node.selection_set)
+            cost, depth = self.of(node.selection_set)
+            return cost, depth + 1
         name = node.name.value
         if node.kind == "fragment_spread":
             if name not in self._known:
