@@ -125,6 +125,7 @@ CALLED = {
     "jwt": "pyjwt",
     "argon2": "argon2-cffi",
     "opentelemetry": "opentelemetry-sdk",
+    "strawberry": "strawberry-graphql",
     "yaml": "pyyaml",
 }
 """Distributions that are called otherwise than what is imported from them."""

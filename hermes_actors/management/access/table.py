@@ -89,6 +89,7 @@ anyone  reads   POST,PUT /query/groups /query/topics /query/topics/metrics
 anyone  reads   POST,PUT /query/subscriptions /query/subscriptions/metrics
 anyone  reads   POST     /topics/query /topics/{topic}/subscriptions/query
 anyone  reads   GET      /search/query
+anyone  reads   POST     /graphql
 account reads   POST     /filters/{topic}
 
 anyone  reads   GET      /oauth/providers /oauth/providers/{provider}
