@@ -133,6 +133,10 @@ def statements(node: ast.AST) -> Iterator[ast.AST]:
 
 
 CALLED = {
+    "google": "protobuf",
+    "grpc": "grpcio",
+    "grpc_health": "grpcio-health-checking",
+    "grpc_reflection": "grpcio-reflection",
     "jwt": "pyjwt",
     "argon2": "argon2-cffi",
     "opentelemetry": "opentelemetry-sdk",
