@@ -122,6 +122,10 @@ def test_what_the_product_imports_is_a_direct_dependency() -> None:
 
 
 CALLED = {
+    "google": "protobuf",
+    "grpc": "grpcio",
+    "grpc_health": "grpcio-health-checking",
+    "grpc_reflection": "grpcio-reflection",
     "jwt": "pyjwt",
     "argon2": "argon2-cffi",
     "opentelemetry": "opentelemetry-sdk",

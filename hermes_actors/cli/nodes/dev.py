@@ -29,7 +29,7 @@ from hermes_actors.cli.command_line.options import (
 from hermes_actors.cli.command_line.plain import PlainCommand
 from hermes_actors.cli.nodes.logs import log_to
 from hermes_actors.cli.nodes.serving import environment_of, run_nodes, serve_nodes
-from hermes_actors.config import Config, FrontendConfig, ManagementConfig
+from hermes_actors.config import Config, FrontendConfig, GrpcConfig, ManagementConfig
 from hermes_actors.listeners import Addresses
 from hermes_actors.log.backends import embedded_logs
 from hermes_actors.log.embedded.log import open_embedded_log
@@ -181,6 +181,9 @@ def plan_nodes(
                 node=f"{name}-1",
                 frontend=_counted_up(base.frontend, publish_port, index),
                 management=_counted_up(base.management, management_port, index),
+                grpc=msgspec.structs.replace(
+                    base.grpc, port=base.grpc.port + index if base.grpc.port else 0
+                ),
             )
         )
     more = [_delivering(node, number) for node in nodes for number in range(2, consumers + 1)]
@@ -201,6 +204,7 @@ def _delivering(first: Config, number: int) -> Config:
         first,
         node=f"{first.dc}-{number}",
         roles=["consumers"],
+        grpc=GrpcConfig(),
         status=msgspec.structs.replace(first.status, port=0),
         metadata=msgspec.structs.replace(first.metadata, replicator=first.node),
     )
