@@ -1,9 +1,10 @@
 """A node with its listening sockets: opened at the start, drained and closed at the stop."""
 
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
+from typing import Any
 
 import trio
 from litestar import Router
@@ -18,6 +19,9 @@ from hermes_actors.console.front import Front
 from hermes_actors.console.history import History
 from hermes_actors.console.routes import console_routes
 from hermes_actors.console.sessions import Sessions
+from hermes_actors.management.access.roles import require_allowed
+from hermes_actors.management.access.table import rule_of
+from hermes_actors.management.administration import Administration
 from hermes_actors.management.app import build_app
 from hermes_actors.management.http.gate import Gate
 from hermes_actors.node import Node, NodeEnvironment, open_node
@@ -26,11 +30,12 @@ from hermes_actors.node.pulling import pull_app
 from hermes_actors.publisher.edges.asgi import AsgiServer
 from hermes_actors.publisher.edges.publishing import PagesEdge
 from hermes_actors.publisher.edges.server import FrontendServer, HttpServer
-from hermes_actors.publisher.edges.tls import CERTIFICATES
+from hermes_actors.publisher.edges.tls import CERTIFICATES, ListenerTls
 from hermes_actors.publisher.status import Pages
 from hermes_actors.runtime import guest
 from hermes_actors.runtime.bridge import TrioBridge, open_bridge
 from hermes_actors.runtime.clock import Clock
+from hermes_actors.security.account import Credentials
 from hermes_actors.security.watched import watched_files
 from hermes_actors.status.dependencies import reasons
 from hermes_actors.telemetry.metrics import Metrics, render_in_turns
@@ -50,6 +55,8 @@ class Addresses(Struct, frozen=True, omit_defaults=True):
     management: str = ""
     management_tls: str = ""
     status: str = ""
+    grpc: str = ""
+    """Host and port."""
 
 
 async def serve_node(
@@ -76,6 +83,9 @@ async def serve_node(
             _open_management(node, environment, certificates)
         )
         await listeners.enter_async_context(_open_internals(node, environment.clock))
+        grpc = await listeners.enter_async_context(
+            _open_grpc(node, environment.clock, certificates)
+        )
         if await _wait_prepared(node, stop, front.listen):
             await front.open()
         task_status.started(
@@ -86,6 +96,7 @@ async def serve_node(
                 management,
                 management_tls,
                 front.status,
+                grpc,
             )
         )
         await stop.wait()
@@ -105,7 +116,7 @@ class _Front:
         if node.frontend is not None:
             self._server = FrontendServer(node.frontend)
             self.publish, self.publish_tls = _urls(config.frontend.host, self._server)
-            _renew(node, self._server, "frontend", certificates)
+            _renew(node, self._server.tls, "frontend", certificates)
             return
         listener = FrontendConfig(
             host=config.status.host, port=config.status.port, headers_max=_HEADERS_MAX
@@ -203,7 +214,7 @@ async def _open_management(
             field="management.port",
             idle_s=config.idle_connection_timeout_ms / 1_000,
         )
-        _renew(node, server, "management", certificates)
+        _renew(node, server.tls, "management", certificates)
         await guest.call(server.start)
         try:
             yield _urls(config.host, server)
@@ -248,9 +259,65 @@ async def _open_internal(
                 await guest.call(server.stop)
 
 
-def _renew(node: Node, server: HttpServer, listener: str, certificates: Metrics) -> None:
+@asynccontextmanager
+async def _open_grpc(node: Node, clock: Clock, certificates: Metrics) -> AsyncIterator[str]:
+    """Serve gRPC during the block, if that is enabled. Yields host and port."""
+    config = node.config.grpc
+    if not config.enabled:
+        yield ""
+        return
+    # Loading gRPC takes a tenth of a second and 10 MiB, which nodes without it save.
+    from hermes_actors.publisher.edges.grpc.publishing import PublisherCalls
+    from hermes_actors.publisher.edges.grpc.server import GrpcServer
+    from hermes_actors.publisher.edges.grpc.subscribing import SubscriberCalls
+
+    async with open_bridge() as bridge:
+        parts, frontend = node.administration, node.frontend
+        subscriber = None
+        if parts is not None:
+            subscriber = SubscriberCalls(partial(_asked_of_owner, parts), bridge, clock)
+            node.drain.on_closed.append(subscriber.end_all)
+        server = GrpcServer(
+            config,
+            node.drain,
+            None if frontend is None else PublisherCalls(frontend),
+            subscriber,
+            body_bytes_max=node.config.frontend.body_bytes_max,
+            header_bytes_max=node.config.frontend.header_bytes_max,
+        )
+        _renew(node, server.tls, "grpc", certificates)
+        await guest.call(server.bind)
+        await guest.call(server.start)
+        try:
+            yield f"{config.host}:{server.port}"
+        finally:
+            bridge.close()
+            with trio.CancelScope(shield=True):
+                await guest.call(server.stop)
+
+
+async def _asked_of_owner(
+    parts: Administration,
+    credentials: Credentials,
+    verb: str,
+    topic: str,
+    subscription: str,
+    body: Mapping[str, Any],
+) -> bytes:
+    """As the route of management: identify the client, check its rights, and call."""
+    parts.health.require_readable()
+    caller = await parts.security.identify(credentials)
+    if caller is None:
+        raise parts.security.refusal()
+    rule = rule_of("POST", "/topics/{topic}/subscriptions/{name}/" + verb)
+    require_allowed(caller, rule, f"{verb} from subscription {topic}${subscription}")
+    pulls = parts.pulls
+    calls = {"pull": pulls.pull, "ack": pulls.ack, "nack": pulls.nack, "extend": pulls.extend}
+    return await calls[verb](caller, topic, subscription, body)
+
+
+def _renew(node: Node, tls: ListenerTls | None, listener: str, certificates: Metrics) -> None:
     """Load the listener's certificate again when its files change."""
-    tls = server.tls
     if tls is None:
         return
     certificate = watched_files(

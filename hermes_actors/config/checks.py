@@ -37,6 +37,7 @@ def check(config: Config) -> None:
         ("status.port", config.status.port),
         ("consumers.pull.port", consumers.pull.port),
         ("frontend.memory.port", frontend.memory.port),
+        ("grpc.port", config.grpc.port),
     ):
         require(
             0 <= port <= 65_535,
@@ -62,7 +63,16 @@ def check(config: Config) -> None:
             "management.allowed_group_name_pattern: is not a regular expression "
             f"({error}); the default is ^[a-zA-Z0-9.]+$"
         ) from error
-    for section, tls in (("frontend", frontend.tls), ("management", config.management.tls)):
+    require(
+        not config.grpc.enabled or bool({"frontend", "management"} & set(config.roles)),
+        "grpc.enabled: a node with the role consumers alone has nothing to serve; set it on nodes "
+        "with the role frontend (publishing) or management (subscribing)",
+    )
+    for section, tls in (
+        ("frontend", frontend.tls),
+        ("management", config.management.tls),
+        ("grpc", config.grpc.tls.listener),
+    ):
         require(
             bool(tls.certificate_file) == bool(tls.key_file),
             f"{section}.tls.certificate_file: goes together with {section}.tls.key_file; "

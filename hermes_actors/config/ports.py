@@ -29,6 +29,9 @@ def ports(config: Config) -> Iterator[Port]:
         yield Port("consumers.pull.port", config.consumers.pull.host, config.consumers.pull.port)
     if "management" in config.roles:
         yield from _listener("management", config.management)
+    grpc = config.grpc
+    if grpc.enabled:
+        yield Port("grpc.port", grpc.host, grpc.port, grpc.tls.certificate_file)
 
 
 def _listener(section: str, config: FrontendConfig | ManagementConfig) -> Iterator[Port]:
