@@ -15,7 +15,7 @@ from hermes_actors.config import (
     ThroughputConfig,
 )
 from hermes_actors.errors import ErrorCode
-from hermes_actors.model.topic import PublishingAuth
+from hermes_actors.model.topic import Durability, PublishingAuth
 from hermes_actors.publisher.edges.grpc import publishing
 from hermes_actors.publisher.edges.grpc.codes import CODES, code_of
 from hermes_actors.runtime import guest
@@ -318,3 +318,11 @@ def test_each_status_of_an_error_has_its_row_in_the_table():
     assert {code.status for code in ErrorCode} - {406} <= set(CODES)
     assert code_of(418) is CODES[400]
     assert code_of(507) is CODES[500]
+
+
+async def test_each_outcome_says_that_a_message_is_in_memory_only(open_world):
+    async with opened(open_world, topic={"durability": Durability.PERFORMANCE}) as scene:
+        outcomes = [*await scene.publish(message()), *await scene.publish(message(), message())]
+        refused = await scene.publish(message(), message(b"x" * 2_000))
+    assert [each.http_status for each in (*outcomes, *refused)] == [201, 201, 201, 201, 400]
+    assert all(each.headers == {"hermes-durability": "memory"} for each in (*outcomes, *refused))
