@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 from hermes_actors.config import Config
 from hermes_actors.coordination.room import OwnershipLimits
 from hermes_actors.coordination.view import Coordination
-from hermes_actors.fallback.spool.spool import Spool
 from hermes_actors.log.base import Log
 from hermes_actors.log.memory import MemoryLog
 from hermes_actors.management.access.mode import AccessMode
@@ -56,7 +55,6 @@ from hermes_actors.management.queries.queries import Queries
 from hermes_actors.management.status.health import NodeHealth
 from hermes_actors.management.status.overview import Overview
 from hermes_actors.management.status.statuses import Statuses
-from hermes_actors.metadata.keys import key
 from hermes_actors.metadata.registry import Metadata
 from hermes_actors.runtime.clock import Clock, IdSource
 from hermes_actors.runtime.workers import WorkerPool
@@ -77,7 +75,6 @@ class ClusterView:
     dead letters too. `status`: the fold of the nodes' status records; without it there are no
     metrics. `tracking`: finds messages. `coordinations`: the coordination logs that this node
     follows, by datacentre. `propose_plan`: asks the planner what it would change now.
-    `spool`: this node's spool.
     """
 
     datacenters: Sequence[str] = ()
@@ -86,7 +83,6 @@ class ClusterView:
     tracking: TrackingFollowing | None = None
     coordinations: Mapping[str, Coordination] = field(default_factory=dict)
     propose_plan: ProposePlan | None = None
-    spool: Callable[[], Spool | None] = field(default=lambda: None)
 
 
 class Administration:
@@ -194,12 +190,10 @@ class Administration:
             letters,
             view.tracking,
             view.status or StatusFold(),
-            view.spool,
-            config.node,
         )
-        self.dead_letters = DeadLetters(letters, changes, self.subscriptions, clock, reader)
+        self.dead_letters = DeadLetters(letters, self.subscriptions, clock, reader)
         self.audit = AuditTrail(metadata, clock)
-        self.mode = AccessMode(metadata, key("mode", metadata.dc, config.node))
+        self.mode = AccessMode()
         placements = Placements(metadata, view.coordinations, limits)
         self.statuses = Statuses(metadata, self.subscriptions, view.status, clock, placements)
         self.hermes_console = HermesConsole(config.management)

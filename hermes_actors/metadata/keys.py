@@ -18,7 +18,6 @@ ACTIVATION = "activation"
 READINESS = "readiness"
 SEEK = "seek"
 REDRIVE = "redrive"
-EXPIRY = "expiry"
 OAUTH = "oauth"
 
 

@@ -122,7 +122,6 @@ async def open_node(config: Config, environment: NodeEnvironment) -> AsyncIterat
                         tracking=node.tracking,
                         coordinations=follow_coordinations(node, environment),
                         propose_plan=partial(propose_plan, node),
-                        spool=lambda: node.spool,
                     ),
                     notices=node.notices,
                     # A frontend replaces the drain.

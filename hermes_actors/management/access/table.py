@@ -143,9 +143,9 @@ open    changes POST     /console/sign-out
 anyone  reads   GET      /console/overview /console/overview/live /console/search
 anyone  reads   GET      /console/topics /console/subscriptions /console/groups
 account reads   GET      /console/audit /console/trace /console/topics/{topic}/audit
-account form    GET,POST /console/groups/new /console/groups/{group}/remove /console/apply
+account form    GET,POST /console/groups/new
 account form    GET,POST /console/topics/new /console/topics/{topic}/subscriptions/new
-owner   form    GET,POST /console/groups/{group}/edit /console/topics/{topic}/edit
+owner   form    GET,POST /console/topics/{topic}/edit
 owner   form    GET,POST /console/topics/{topic}/publish /console/topics/{topic}/remove
 anyone  reads   GET      /console/topics/{topic} /console/topics/{topic}/live
 anyone  reads   GET      /console/topics/{topic}/export /console/topics/{topic}/schema
