@@ -90,7 +90,7 @@ def test_each_direct_dependency_says_why_it_is_there() -> None:
 
 
 def test_each_direct_dependency_is_in_the_lock() -> None:
-    for extra in ("", "dev", "spark"):
+    for extra in ("", "dev", "spark", "testing"):
         lock = ROOT / ("spark/requirements.lock" if extra == "spark" else "requirements.lock")
         locked = set(re.findall(r"^([a-z0-9._-]+)==", lock.read_text(), re.MULTILINE))
         for requirement in dependencies()[extra]:
@@ -107,20 +107,29 @@ def test_what_spark_shares_with_the_product_is_locked_alike() -> None:
 
 
 def test_what_the_product_imports_is_a_direct_dependency() -> None:
-    declared = {distribution(requirement) for requirement in dependencies()[""]}
+    product, testing = (
+        {distribution(each) for extra in extras for each in dependencies()[extra]}
+        for extras in (("",), ("", "testing"))
+    )
     known = sys.stdlib_module_names | {"hermes_actors", "__future__"}
     imported = re.compile(r"^ *(?:import (\w+)|from (\w+)[\w.]* import )", re.MULTILINE)
     for name, text in texts():
         if name.startswith("hermes_actors/") and name.endswith(".py"):
+            declared = testing if "/testing/" in name else product
             for top in {"".join(found) for found in imported.findall(text)} - known:
                 is_declared = distribution(CALLED.get(top, top)) in declared
                 assert is_declared, f"{name} imports {top}"
 
 
 CALLED = {
+    "google": "protobuf",
+    "grpc": "grpcio",
+    "grpc_health": "grpcio-health-checking",
+    "grpc_reflection": "grpcio-reflection",
     "jwt": "pyjwt",
     "argon2": "argon2-cffi",
     "opentelemetry": "opentelemetry-sdk",
+    "strawberry": "strawberry-graphql",
     "yaml": "pyyaml",
 }
 """Distributions that are called otherwise than what is imported from them."""

@@ -233,20 +233,42 @@ async def test_what_the_spool_kept_is_told_of_when_a_log_has_taken_it(autojump_c
     assert len({each.message_id for each in told}) == 1
 
 
-async def test_a_message_that_nobody_tracks_is_found_among_the_dead_letters(autojump_clock):
+async def test_a_message_that_nobody_tracks_is_found_in_the_spool_and_among_the_dead_letters(
+    autojump_clock,
+):
     found = []
 
     async def work(node, own, sink):
-        assert await publish(node, b"1") == 201
+        spool, tracking = node.spool, node.administration.tracking
+
+        async def look(message_id):
+            for caller in (Anonymous(), Guest()):
+                answer = await tracking.of_message(caller, message_id)
+                found.append((answer["deadLetters"], answer["spooled"]))
+            return answer["searched"], answer["troubles"]
+
+        own.faults.unavailable_rate = 1.0
+        assert await publish(node, b"1") == 202
+        (entry,) = await spool.store.read(spool.index.places())
+        searched, troubles = await look(entry.message.id)
+        assert searched == [
+            "the open dead letters of your subscriptions (0)",
+            "the spool of node one",
+        ]
+        assert troubles == []
+        own.faults.unavailable_rate = 0.0
         await sink.is_done.wait()
         await trio.sleep(5)
-        for message_id in (sink.pushed[0]["Hermes-Message-Id"], "nobody's"):
-            for caller in (Anonymous(), Guest()):
-                answer = await node.administration.tracking.of_message(caller, message_id)
-                found.append([each["subscription"] for each in answer["deadLetters"]])
+        await look(entry.message.id)
+        await look("nobody's")
 
-    await tracked(work, 400, is_tracked=False)
-    assert found == [["billing"], [], [], []]
+    await tracked(work, 400, is_tracked=False, falls_back=False)
+    (kept, hidden, given_up, *others) = found
+    assert kept[0] == []
+    assert [(each["node"], each["topicName"]) for each in kept[1]] == [("one", TOPIC)]
+    assert [(each["subscription"], each["status"]) for each in given_up[0]] == [("billing", 400)]
+    assert given_up[1] == []
+    assert [hidden, *others] == [([], [])] * 4
 
 
 async def test_only_those_of_a_batch_that_the_spool_kept_are_told_to_be_spooled(autojump_clock):

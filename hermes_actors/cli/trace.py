@@ -32,14 +32,14 @@ def trace(
 ) -> None:
     """Show the history of a message: exit code 0 found, 3 not found, 4 perhaps incomplete.
 
-    For a message without tracking: whether it is a dead letter.
+    For a message without tracking: whether it is a dead letter or in a spool.
     """
     content = management().get(f"/tracking/{quoted(message_id)}")
     found = parsed_object(content)
     show_answer(content, _show)
     if fields_of(found, "gaps") or found.get("troubles"):
         raise typer.Exit(WITH_GAPS)
-    if not any(fields_of(found, each) for each in ("events", "deadLetters")):
+    if not any(fields_of(found, each) for each in ("events", "deadLetters", "spooled")):
         raise typer.Exit(NOT_FOUND)
 
 
@@ -55,14 +55,7 @@ def _show(found: Fields) -> None:
         "Where": _where,
         "What": _what,
     }
-    letters = fields_of(found, "deadLetters")
-    for each in letters:
-        name = f"{each.get('topicName')} {each.get('subscription')}"
-        say(
-            f"{name}: given up at {each.get('discardedAt')} in {each.get('cluster')}, "
-            f"{cause(each)}; see 'hermes dlq show {name} {each.get('id')}'"
-        )
-    if events or not letters:
+    if not _show_elsewhere(found) or events:
         places = ", ".join(["the tracking events", *found.get("searched", ())])
         nothing = (
             f"nothing is known of message {found.get('messageId')}; searched: {places}. Is its "
@@ -84,6 +77,23 @@ def _show(found: Fields) -> None:
         )
     for trouble in found.get("troubles", ()):
         say(f"not all is known: {trouble}")
+
+
+def _show_elsewhere(found: Fields) -> bool:
+    """Show where a message is now. False if it is not found."""
+    letters, spooled = fields_of(found, "deadLetters"), fields_of(found, "spooled")
+    for each in letters:
+        name = f"{each.get('topicName')} {each.get('subscription')}"
+        say(
+            f"{name}: given up at {each.get('discardedAt')} in {each.get('cluster')}, "
+            f"{cause(each)}; see 'hermes dlq show {name} {each.get('id')}'"
+        )
+    for each in spooled:
+        say(
+            f"{each.get('topicName')}: waits since {each.get('spooledAt')} in the spool of node "
+            f"{each.get('node')} of {each.get('datacenter')} until a log takes it"
+        )
+    return bool(letters or spooled)
 
 
 def _where(event: Fields) -> str:

@@ -32,6 +32,7 @@ NAVIGATION = (
     ("Topics", "/console/topics", ("/console/subscriptions", "/console/groups")),
     ("Balancer", "/console/balancer", ()),
     ("Trace", "/console/trace", ()),
+    ("Apply", "/console/apply", ()),
     ("Audit", "/console/audit", ()),
 )
 """The pages in the bar of all pages, each with the beginnings of further addresses of it."""

@@ -131,6 +131,15 @@ def _text(value: object) -> str:
     return value if isinstance(value, str) else msgspec.json.encode(value).decode()
 
 
+def changed(
+    before: Mapping[str, Any] | None, after: Mapping[str, Any] | None
+) -> list[tuple[str, str, str]]:
+    """The path of each field that differs, its old and its new text."""
+    old, new = flat(before), flat(after)
+    texts = [(name, old.get(name, ""), new.get(name, "")) for name in old | new]
+    return [each for each in texts if each[1] != each[2]]
+
+
 FILTERS: Mapping[str, Any] = MappingProxyType(
     {
         each.__name__: each
@@ -148,6 +157,7 @@ FILTERS: Mapping[str, Any] = MappingProxyType(
             pretty,
             points,
             iso_ms,
+            changed,
         )
     }
 )

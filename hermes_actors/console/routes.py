@@ -4,6 +4,7 @@ from litestar import Router
 from litestar.exceptions import HTTPException
 
 from hermes_actors.console.console import Console
+from hermes_actors.console.pages.apply import apply_pages
 from hermes_actors.console.pages.audit import audit_page
 from hermes_actors.console.pages.balancer import balancer_pages
 from hermes_actors.console.pages.catalog import catalog_pages
@@ -44,6 +45,7 @@ def console_routes(console: Console) -> Router:
             *topic_pages(console),
             *message_pages(console),
             *schema_pages(console),
+            *apply_pages(console),
             *subscription_page(console),
             *subscription_forms(console),
             *action_pages(console),

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from hermes_actors.config import Config
 from hermes_actors.coordination.room import OwnershipLimits
 from hermes_actors.coordination.view import Coordination
+from hermes_actors.fallback.spool.spool import Spool
 from hermes_actors.log.base import Log
 from hermes_actors.log.memory import MemoryLog
 from hermes_actors.management.access.mode import AccessMode
@@ -75,6 +76,7 @@ class ClusterView:
     dead letters too. `status`: the fold of the nodes' status records; without it there are no
     metrics. `tracking`: finds messages. `coordinations`: the coordination logs that this node
     follows, by datacentre. `propose_plan`: asks the planner what it would change now.
+    `spool`: this node's spool.
     """
 
     datacenters: Sequence[str] = ()
@@ -83,6 +85,7 @@ class ClusterView:
     tracking: TrackingFollowing | None = None
     coordinations: Mapping[str, Coordination] = field(default_factory=dict)
     propose_plan: ProposePlan | None = None
+    spool: Callable[[], Spool | None] = field(default=lambda: None)
 
 
 class Administration:
@@ -190,6 +193,8 @@ class Administration:
             letters,
             view.tracking,
             view.status or StatusFold(),
+            view.spool,
+            config.node,
         )
         self.dead_letters = DeadLetters(letters, self.subscriptions, clock, reader)
         self.audit = AuditTrail(metadata, clock)

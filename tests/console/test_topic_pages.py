@@ -5,6 +5,8 @@ from html.parser import HTMLParser
 
 import pytest
 
+from hermes_actors.errors import Refused
+from hermes_actors.management.configuration.documents import BYTES_MAX, configuration_of
 from hermes_actors.model.message import Message, to_record
 from hermes_actors.model.record import Record
 from hermes_actors.model.topic import Ack
@@ -172,9 +174,14 @@ async def test_who_does_not_own_a_topic_sees_no_action_and_gets_403(desk):
         answer = await desk.send(f"{TOPIC}/{page}", form)
         assert answer.status_code in (403, 409), (page, answer.text)
     assert stamp(desk) == before
+    answer = await desk.send(
+        "/console/apply", {"text": "groups: [{groupName: g}]", "step": "apply"}
+    )
+    assert "eve" in answer.text
+    assert "g" not in desk.api.metadata.catalog.groups
 
 
-async def test_no_text_of_a_topic_or_a_message_becomes_markup(desk):
+async def test_no_text_of_a_topic_a_message_or_a_configuration_becomes_markup(desk):
     schema = {**AVRO, "doc": MARKUP}
     plain = {each: FULL[each] for each in ("owner", "retentionTime")}
     await create(
@@ -188,6 +195,10 @@ async def test_no_text_of_a_topic_or_a_message_becomes_markup(desk):
     records = [to_record(message), to_record(deep), broken]
     await desk.api.log.append("shop.orders", 0, records, Ack.LEADER)
     await desk.sign_in()
+    text = f"topics: [{{name: {json.dumps(MARKUP)}}}]"
+    answer = await desk.send("/console/apply", {"text": text, "reason": MARKUP})
+    assert_inert(answer.text)
+    assert "&lt;script&gt;" in answer.text
     json_ = json.dumps({**plain, "name": "shop.x", "contentType": MARKUP, "description": ""})
     assert_inert((await desk.send("/console/topics/new", {"json": json_})).text)
     new = {"schema": json.dumps({**schema, "doc": MARKUP * 2}), "reason": MARKUP}
@@ -236,3 +247,31 @@ async def test_a_node_without_a_frontend_says_that_it_does_not_publish(desk):
     page = (await desk.get(f"{TOPIC}/publish")).text
     assert "This node does not publish" in page
     assert (await desk.send(f"{TOPIC}/publish", {"body": "{}"})).status_code == 503
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("a: &a [x]\nb: [*a, *a]", "is an alias"),
+        ("topics: [{name: '${env:HOME}'}]", "`hermes apply` only"),
+        ('{"topics": [{"name": "${file:/etc/passwd}"}]}', "`hermes apply` only"),
+        ("topics: [{name: x, name: y}]", "is there twice"),
+        ("delete: {topics: [{name: shop.orders}]}", "delete is unknown"),
+        ("topic: []", "did you mean topics?"),
+        ("topics: {}", "topics must be a list"),
+        ("- x", "expected an object"),
+        ("{", "cannot be read"),
+        ("!!python/object:os.system {}", "cannot be read"),
+        ("#" * (BYTES_MAX + 1), "apply a part of it"),
+    ],
+)
+def test_a_text_that_is_no_configuration_is_refused(text, said):
+    with pytest.raises(Refused, match=said.replace("?", r"\?")):
+        configuration_of(text)
+
+
+def test_the_lists_of_all_documents_are_one_configuration():
+    text = "groups: [{groupName: a}]\n---\n---\ngroups: [{groupName: '$${env:b}', at: 2030-01-31}]"
+    assert json.loads(configuration_of(text)) == {
+        "groups": [{"groupName": "a"}, {"groupName": "${env:b}", "at": "2030-01-31"}]
+    }

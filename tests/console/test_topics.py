@@ -105,3 +105,34 @@ def test_a_schema_gets_a_version_and_shows_what_differs(page, scene):
     expect(page.locator(".diff .added").filter(has_text='"voucher"')).to_be_visible()
     assert_accessible(page)
     assert_fits(page)
+
+
+def test_a_configuration_shows_its_changes_then_is_applied(page, scene):
+    page.goto("/console/apply")
+    text = """
+        groups: [{groupName: parcels}]
+        topics:
+          - name: parcels.sent
+            description: ""
+            owner: {source: Plaintext, id: sales}
+            contentType: JSON
+            retentionTime: {duration: 2}
+          - {name: shop.carts, retentionTime: {duration: 6}}
+    """
+    page.get_by_label("Configuration").fill(text)
+    page.get_by_role("button", name="Show changes").click()
+    expect(page.get_by_text("Changes, not made yet")).to_be_visible()
+    expect(page.get_by_role("row", name="retentionTime.duration 1 6")).to_be_visible()
+    assert scene.ask("GET", "/topics/shop.carts")["retentionTime"]["duration"] == 1
+    assert_accessible(page)
+    assert_fits(page)
+    page.get_by_label("Reason").fill("carts are kept longer")
+    page.get_by_role("button", name="Apply").click()
+    expect(page.get_by_text("Changes made")).to_be_visible()
+    assert scene.ask("GET", "/topics/shop.carts")["retentionTime"]["duration"] == 6
+    page.get_by_role("button", name="Show changes").click()
+    expect(page.get_by_text("Nothing to change")).to_be_visible()
+    page.get_by_role("link", name="Audit").click()
+    expect(page.get_by_text("carts are kept longer").first).to_be_visible()
+    assert_accessible(page)
+    assert_fits(page)

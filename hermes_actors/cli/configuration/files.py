@@ -12,9 +12,9 @@ from msgspec import Struct
 
 from hermes_actors.cli.command_line.bodies import text_from_file
 from hermes_actors.cli.command_line.failures import UsageWrong
-from hermes_actors.cli.configuration.documents import items_in
 from hermes_actors.cli.output.render import counted, printable
 from hermes_actors.errors import Refused
+from hermes_actors.management.configuration.documents import items_in
 from hermes_actors.management.configuration.items import Item, item_of, problems_of
 
 SUFFIXES = (".yaml", ".yml", ".json")

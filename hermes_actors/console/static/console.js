@@ -50,9 +50,12 @@
     }
   });
 
-  document.addEventListener("change", (event) => {
-    if (event.target.dataset.selectAll === undefined) return;
-    for (const each of event.target.form.elements) if (each.name === "id") each.checked = event.target.checked;
+  document.addEventListener("change", async (event) => {
+    const { into, selectAll } = event.target.dataset;
+    if (selectAll !== undefined) {
+      for (const each of event.target.form.elements) if (each.name === "id") each.checked = event.target.checked;
+    }
+    if (into) document.getElementById(into).value = await event.target.files[0].text();
   });
 
   document.addEventListener("click", async (event) => {

@@ -69,6 +69,10 @@ class SpoolIndex:
         """True while any message of the topic, of any incarnation, waits or is being written."""
         return any(queue.topic == topic for queue in self.queues.values())
 
+    def places(self) -> list[Place]:
+        """Return the places of all entries on the disk, oldest first."""
+        return [each.place for each in self._waiting if each.place is not None]
+
     def oldest_s(self) -> float | None:
         """The arrival of the oldest entry (monotonic); None if there is none."""
         first = next(iter(self._waiting), None)

@@ -33,6 +33,8 @@ _LATE_ACKNOWLEDGEMENT_S = 10.0
 """How long an append under way may still store a message, which is not sent again meanwhile."""
 _TRIED_MIN_S = 60.0
 """Minimum time that a process has to send a message before it is set aside as too old."""
+_SEARCH_MAX_S = 5.0
+_SEARCHED_AT_ONCE = 100
 _CATCH_UP_S = 0.025
 _CATCH_UP_POLL_S = 0.002
 _NEARLY_CAUGHT_UP_MAX = 1_000
@@ -197,6 +199,19 @@ class Spool:
             self._count_damaged(len(damaged))
             self.settle(damaged)
         return [(each, entry) for each, entry in read if entry is not None]
+
+    async def find(self, message_id: str) -> tuple[SpoolEntry | None, str]:
+        """Return a message's entry, and why the search was incomplete ("" if it was not)."""
+        places = self.index.places()
+        try:
+            with trio.fail_after(_SEARCH_MAX_S):
+                for first in range(0, len(places), _SEARCHED_AT_ONCE):
+                    for entry in await self.store.read(places[first : first + _SEARCHED_AT_ONCE]):
+                        if entry is not None and entry.message.id == message_id:
+                            return entry, ""
+        except (SpoolUnavailable, trio.TooSlowError) as error:
+            return None, f"not all of the spool was read: {str(error) or 'it holds too much'}"
+        return None, ""
 
     def _count_damaged(self, count: int) -> None:
         self.measures.set_aside["damaged"].add(count)

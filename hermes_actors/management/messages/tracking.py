@@ -1,13 +1,18 @@
-"""Finds a message by its id in all datacentres' tracking logs, and among the dead letters."""
+"""Finds a message by its id in all datacentres' tracking logs; if they have no events, among the
+dead letters and in this node's spool.
+"""
 
+from collections.abc import Callable
 from typing import Any
 
 from hermes_actors.errors import Unavailable
+from hermes_actors.fallback.spool.spool import Spool
 from hermes_actors.management.access.roles import Caller, owners_of
 from hermes_actors.management.catalog.subscriptions import Subscriptions
 from hermes_actors.management.dead_letters.letters import Letters
 from hermes_actors.metadata.registry import Metadata
 from hermes_actors.model.dead_letter import LetterFilter
+from hermes_actors.model.moments import iso_ms
 from hermes_actors.model.names import TopicName
 from hermes_actors.status.fold import StatusFold
 from hermes_actors.tracking.events import EventKind, TrackingEvent, terminal_of
@@ -39,19 +44,23 @@ class MessageTracking:
         letters: Letters,
         following: TrackingFollowing | None,
         status: StatusFold,
+        spool: Callable[[], Spool | None],
+        node: str,
     ) -> None:
-        """`following`: the index; None finds no events."""
+        """`following`: the index; None finds no events. `spool`: this node's spool."""
         self._metadata = metadata
         self._subscriptions = subscriptions
         self._letters = letters
         self._following = following
         self._status = status
+        self._spool = spool
+        self._place = {"datacenter": metadata.dc, "node": node}
 
     async def of_message(self, caller: Caller, message_id: str) -> dict[str, Any]:
         """A message's events, its outcome for each subscription, and what may be missing.
 
-        Also its open dead letters, and where they were `searched`; what these lack is among the
-        `troubles` only of a message without events.
+        Also its open dead letters, its entry in this node's spool, and where they were `searched`;
+        what these lack is among the `troubles` only of a message without events.
         """
         found = await self._find(message_id)
         events = [each for each in found.events if self._sees_event(caller, each.event)]
@@ -81,8 +90,8 @@ class MessageTracking:
     async def _elsewhere(
         self, caller: Caller, message_id: str, troubles: list[str]
     ) -> dict[str, Any]:
-        """Search dead letters for a message. Adds to `troubles` why the result may be incomplete,
-        and which nodes may hold it in their spools.
+        """Search dead letters and spool for a message. Adds to `troubles` why the
+        result may be incomplete.
         """
         lives = self._subscriptions.managed_by(caller)
         wanted = LetterFilter(message_id=message_id)
@@ -90,15 +99,31 @@ class MessageTracking:
         troubles += [f"{dc}: {reason}" for dc, reason in found.silent.items()]
         if not found.is_whole:
             troubles.append("there may be more dead letters of it than were looked at")
-        troubles += [
-            f"{each.spooled} messages wait in the spool of node {each.node} of {each.dc}"
-            for each in (v.header for v in self._status.nodes(self._metadata.clock.monotonic_s()))
-            if each.spooled
-        ]
+        searched = [f"the open dead letters of your subscriptions ({len(lives)})"]
+        spool, spooled = self._spool(), []
+        if spool is not None:
+            searched.append(f"the spool of node {self._place['node']}")
+            entry, trouble = await spool.find(message_id)
+            troubles += [trouble] if trouble else []
+            if entry is not None and self._sees(caller, entry.topic):
+                at = iso_ms(entry.spooled_at_ms)
+                spooled.append({**self._place, "topicName": entry.topic, "spooledAt": at})
+        troubles += self._other_spools()
         return {
             "deadLetters": [self._letters.view(each) for each in found.letters],
-            "searched": [f"the open dead letters of your subscriptions ({len(lives)})"],
+            "spooled": spooled,
+            "searched": searched,
         }
+
+    def _other_spools(self) -> list[str]:
+        """A text for each other node with messages in its spool: only that node can search it."""
+        nodes = self._status.nodes(self._metadata.clock.monotonic_s())
+        return [
+            f"{each.spooled} messages wait in the spool of node {each.node} of {each.dc}, which "
+            "was not searched"
+            for each in (view.header for view in nodes)
+            if each.spooled and (each.dc, each.node) != tuple(self._place.values())
+        ]
 
     async def of_subscription(
         self, caller: Caller, topic: str, name: str, message_id: str

@@ -1,12 +1,20 @@
-"""The items in a text of a configuration, YAML or JSON."""
+"""The text of a configuration, YAML or JSON, as one JSON object. Runs in a worker process."""
 
 import json
+import re
 from collections.abc import Iterator
 from typing import Any
 
+import msgspec
 import yaml
 
+from hermes_actors.errors import ErrorCode, Refused
 from hermes_actors.management.configuration.items import KINDS, nearest
+
+BYTES_MAX = 262_144
+CPU_S = 3.0
+
+_REFERENCE = re.compile(rb"(?<!\$)\$\{(?:env|file):[^}]*\}")
 
 
 class Loader(yaml.CSafeLoader):
@@ -65,3 +73,30 @@ def _documents(text: str, *, is_json: bool) -> Iterator[tuple[Any, dict[str, lis
         }
         if (document := loader.construct_document(node)) is not None:
             yield document, lines
+
+
+def configuration_of(text: str) -> bytes:
+    """The lists of all documents together, as JSON. Raises Refused.
+
+    References to variables and files are refused: only the client may read its own.
+    """
+    whole: dict[str, list[Any]] = {}
+    try:
+        if len(text.encode()) > BYTES_MAX:
+            raise ValueError(f"it has more than {BYTES_MAX} bytes; apply a part of it at a time")
+        is_json = text.lstrip().startswith("{")
+        for event in () if is_json else yaml.parse(text, Loader=Loader):
+            if isinstance(event, yaml.AliasEvent):
+                # Nested aliases stand for a text that is far larger.
+                raise ValueError(f"*{event.anchor} is an alias; write out what it stands for")
+        for kind, item, _ in items_in(text, is_json=is_json):
+            whole.setdefault(kind, []).append(item)
+        found = msgspec.json.encode(whole)
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        raise Refused(f"The text cannot be read: {error}", ErrorCode.FORMAT_ERROR) from error
+    if reference := _REFERENCE.search(found):
+        raise Refused(
+            f"{reference[0].decode()} can be resolved by `hermes apply` only; write the value",
+            ErrorCode.FORMAT_ERROR,
+        )
+    return re.sub(rb"\$(\$\{(?:env|file):)", rb"\1", found)
