@@ -12,7 +12,6 @@ from hermes_actors.rpc.v1 import broker_pb2, broker_pb2_grpc
 from hermes_actors.runtime import guest
 
 TOPIC = "shop.orders"
-HEALTH_PATH = "/grpc.health.v1.Health/Check"
 
 
 def message(data=b"{}", key="", **attributes):
@@ -27,11 +26,29 @@ def frame(*messages, topic=TOPIC, sequence=0):
 class Scene:
     """The world of `open_world`, and a channel to its gRPC port."""
 
-    def __init__(self, world, server, channel):
+    def __init__(self, world, server):
         self.world = world
         self.server = server
-        self.channel = channel
-        self.stub = broker_pb2_grpc.PublisherServiceStub(channel)
+        self.channels = []
+        self.channel = self.stub = None
+
+    async def connect(self, credentials=None):
+        """The scene of another client."""
+        address = f"localhost:{self.server.port}"
+        # Otherwise the client reads on for an application that does not.
+        options = (("grpc.http2.bdp_probe", 0), ("grpc.http2.lookahead_bytes", 65_536))
+
+        async def connected():
+            if credentials is None:
+                return grpc.aio.insecure_channel(address, options)
+            return grpc.aio.secure_channel(address, credentials, options)
+
+        made = Scene(self.world, self.server)
+        made.channel = await guest.call(connected)
+        made.stub = broker_pb2_grpc.PublisherServiceStub(made.channel)
+        self.channels.append(made.channel)
+        made.channels = self.channels
+        return made
 
     async def publish(self, *messages, topic=TOPIC, within_s=5.0, metadata=()):
         """The outcomes; raises AioRpcError."""
@@ -84,21 +101,13 @@ async def opened(
         )
         await guest.call(server.bind)
         await guest.call(server.start)
+        scene = Scene(world, server)
         try:
-
-            async def connect():
-                address = f"localhost:{server.port}"
-                # Otherwise the client reads on for an application that does not.
-                options = (("grpc.http2.bdp_probe", 0), ("grpc.http2.lookahead_bytes", 65_536))
-                if credentials is None:
-                    return grpc.aio.insecure_channel(address, options)
-                return grpc.aio.secure_channel(address, credentials, options)
-
-            channel = await guest.call(connect)
-            yield Scene(world, server, channel)
+            yield await scene.connect(credentials)
         finally:
             with trio.CancelScope(shield=True):
-                await guest.call(channel.close)
+                for each in scene.channels:
+                    await guest.call(each.close)
                 await guest.call(server.stop, 0.5)
 
 

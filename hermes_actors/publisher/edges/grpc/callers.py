@@ -1,6 +1,7 @@
 """The client of a call: its headers, credentials and certificate; and how calls end."""
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable
 from functools import wraps
 from typing import Any, TypeVar
@@ -14,6 +15,7 @@ from hermes_actors.publisher.edges.grpc.codes import CallEnded, ended_by
 from hermes_actors.security.account import ClientCertificate, Credentials, sole_authorization
 
 T = TypeVar("T")
+_logger = logging.getLogger(__name__)
 
 Context = ServicerContext[bytes, bytes]
 """A call: requests and answers are encoded."""
@@ -82,6 +84,10 @@ def ending(call: Call[T]) -> Call[T]:
             end = ended_by(error)
         except CallEnded as error:
             end = error
+        except Exception:
+            # gRPC would show the client its text.
+            _logger.exception("A call failed")
+            end = ended_by(HermesError("The call failed", ErrorCode.INTERNAL_ERROR))
         # This raises, outside of the handlers above, so that gRPC does not log their errors.
         return await context.abort(end.code, end.text, end.metadata)
 
