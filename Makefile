@@ -32,13 +32,13 @@ help: ## Print what each target does
 .PHONY: .venv
 .venv: $(STAMP) ## Create the environment from requirements.lock, with checked hashes
 
-$(STAMP): requirements.lock pyproject.toml
+$(STAMP): requirements.lock pyproject.toml client/pyproject.toml
 	@$(find_python); echo "make: .venv with $$("$$found" --version)"; "$$found" -m venv .venv
 	@echo "make: $$(grep -c == requirements.lock) packages of requirements.lock, hashes checked (about a minute, 320 MB) …"
 	@$(BIN)/python -m pip install --disable-pip-version-check --progress-bar off --require-hashes -r requirements.lock \
 	    | sed -un 's/^Collecting \([^ ]*\).*/  \1/p; s/^Installing.*/make: unpacking them …/p'
-	@echo "make: hermes_actors itself …"
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@echo "make: hermes_actors itself, and its client …"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e . -e client
 	@touch $@
 
 # PySpark comes as sources only; its build requirements are locked too, and nothing else is fetched.

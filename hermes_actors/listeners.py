@@ -12,6 +12,8 @@ from msgspec import Struct
 
 from hermes_actors.actors.restart import TENANT
 from hermes_actors.config import Config, FrontendConfig
+from hermes_actors.config.delivery import PullConfig
+from hermes_actors.config.publishing import MemoryConfig
 from hermes_actors.console.console import Console
 from hermes_actors.console.front import Front
 from hermes_actors.console.history import History
@@ -23,6 +25,7 @@ from hermes_actors.management.administration import Administration
 from hermes_actors.management.app import build_app
 from hermes_actors.management.http.gate import Gate
 from hermes_actors.node import Node, NodeEnvironment, open_node
+from hermes_actors.node.keyed import App
 from hermes_actors.node.pulling import pull_app
 from hermes_actors.publisher.edges.asgi import AsgiServer
 from hermes_actors.publisher.edges.publishing import PagesEdge
@@ -30,7 +33,7 @@ from hermes_actors.publisher.edges.server import FrontendServer, HttpServer
 from hermes_actors.publisher.edges.tls import CERTIFICATES, ListenerTls
 from hermes_actors.publisher.status import Pages
 from hermes_actors.runtime import guest
-from hermes_actors.runtime.bridge import open_bridge
+from hermes_actors.runtime.bridge import TrioBridge, open_bridge
 from hermes_actors.runtime.clock import Clock
 from hermes_actors.security.account import Credentials
 from hermes_actors.security.watched import watched_files
@@ -79,7 +82,7 @@ async def serve_node(
         management, management_tls = await listeners.enter_async_context(
             _open_management(node, environment, certificates)
         )
-        await listeners.enter_async_context(_open_pulling(node, environment.clock))
+        await listeners.enter_async_context(_open_internals(node, environment.clock))
         grpc = await listeners.enter_async_context(
             _open_grpc(node, environment.clock, certificates)
         )
@@ -98,6 +101,7 @@ async def serve_node(
         )
         await stop.wait()
         await front.drain.run()
+        await node.memory.settle()
 
 
 class _Front:
@@ -222,21 +226,33 @@ async def _open_management(
 
 
 @asynccontextmanager
-async def _open_pulling(node: Node, clock: Clock) -> AsyncIterator[None]:
-    """Hand out messages of pull subscriptions to other nodes during the block."""
-    if "consumers" not in node.config.roles:
+async def _open_internals(node: Node, clock: Clock) -> AsyncIterator[None]:
+    """Hand out messages of pull subscriptions and of topics in memory to other nodes during the
+    block.
+    """
+    async with AsyncExitStack() as listeners:
+        if "consumers" in node.config.roles:
+            pull, key = node.config.consumers.pull, node.environment.ids.message_id()
+            made = _open_internal(pull, "consumers.pull", partial(pull_app, node, key), clock)
+            node.pull = (await listeners.enter_async_context(made), key)
+        if node.memory.held is not None:
+            memory = node.config.frontend.memory
+            made = _open_internal(memory, "frontend.memory", node.memory.app, clock)
+            node.memory.listen(await listeners.enter_async_context(made))
         yield
-        return
-    config = node.config.consumers.pull
+
+
+@asynccontextmanager
+async def _open_internal(
+    config: PullConfig | MemoryConfig, field: str, make: Callable[[TrioBridge], App], clock: Clock
+) -> AsyncIterator[str]:
+    """Serve other nodes during the block. Yields the URL for them."""
     async with open_bridge() as bridge:
         listener = FrontendConfig(host=config.host, port=config.port, headers_max=_HEADERS_MAX)
-        key = node.environment.ids.message_id()
-        app = pull_app(node, key, bridge)
-        server = AsgiServer(app, listener, clock, field="consumers.pull.port", idle_s=60.0)
+        server = AsgiServer(make(bridge), listener, clock, field=f"{field}.port", idle_s=60.0)
         await guest.call(server.start)
-        node.pull = (config.url or _urls(config.host, server)[0], key)
         try:
-            yield
+            yield config.url or _urls(config.host, server)[0]
         finally:
             bridge.close()
             with trio.CancelScope(shield=True):

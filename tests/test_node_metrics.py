@@ -173,10 +173,7 @@ async def test_each_metric_that_a_node_shows_has_a_meaning(autojump_clock):
         known = {name for part in PARTS.values() for name in part}
         assert shown <= known, "add it to the table in its package's measures.py"
         lines = render(node.metrics).decode().splitlines()
-        assert (
-            "# HELP hermes_frontend_batch_streams "
-            "Requests with many messages that are under way; in requests."
-        ) in lines
+        assert ("# HELP hermes_frontend_batch_streams Open batch requests; in requests.") in lines
 
 
 def named_in(part: Path) -> set[str]:

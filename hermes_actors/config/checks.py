@@ -9,7 +9,7 @@ import re
 import msgspec
 from msgspec import Struct
 
-from hermes_actors.config.checks_endpoints import check_endpoints
+from hermes_actors.config.checks_endpoints import check_endpoints, check_internal
 from hermes_actors.config.checks_schema import check_schema
 from hermes_actors.config.checks_security import check_security
 from hermes_actors.config.ports import Port, ports
@@ -36,6 +36,7 @@ def check(config: Config) -> None:
         ("management.tls.port", config.management.tls.port),
         ("status.port", config.status.port),
         ("consumers.pull.port", consumers.pull.port),
+        ("frontend.memory.port", frontend.memory.port),
         ("grpc.port", config.grpc.port),
     ):
         require(
@@ -43,6 +44,7 @@ def check(config: Config) -> None:
             f"{port_name}: {port} is not in 0…65535; 0 takes any free port",
         )
     _check_ports(config)
+    check_internal(frontend.memory, "frontend.memory")
     for name, value, example in (("dc", config.dc, "dc1"), ("node", config.node, "node1")):
         # Both become parts of file names and of keys in the metadata log.
         require(

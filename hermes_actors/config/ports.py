@@ -22,6 +22,7 @@ def ports(config: Config) -> Iterator[Port]:
     """Return the ports of a node with this configuration; the first one serves the status pages."""
     if "frontend" in config.roles:
         yield from _listener("frontend", config.frontend)
+        yield Port("frontend.memory.port", config.frontend.memory.host, config.frontend.memory.port)
     else:
         yield Port("status.port", config.status.host, config.status.port)
     if "consumers" in config.roles:

@@ -121,6 +121,19 @@ class ReadinessConfig(Struct, frozen=True, forbid_unknown_fields=True):
     interval_ms: int = 1_000
 
 
+class MemoryConfig(Struct, frozen=True, forbid_unknown_fields=True):
+    """The messages of PERFORMANCE topics: the memory for all of them, shared equally, and the
+    listener by which consumers of the datacentre get them. Publishers do not use it.
+
+    `port` 0 takes a free one. `url` is the address for other nodes; empty: host and port.
+    """
+
+    bytes_max: int = 268_435_456
+    host: str = "127.0.0.1"
+    port: int = 0
+    url: str = ""
+
+
 class FrontendConfig(Struct, frozen=True, forbid_unknown_fields=True):
     """The publishing side. The timeouts and their defaults are Hermes'."""
 
@@ -134,6 +147,7 @@ class FrontendConfig(Struct, frozen=True, forbid_unknown_fields=True):
     readiness: ReadinessConfig = field(default_factory=ReadinessConfig)
     throughput: ThroughputConfig = field(default_factory=ThroughputConfig)
     idempotency: IdempotencyConfig = field(default_factory=IdempotencyConfig)
+    memory: MemoryConfig = field(default_factory=MemoryConfig)
     propagation: PropagationConfig = field(default_factory=PropagationConfig)
     cloud_events: bool = True
     replay: bool = False

@@ -120,6 +120,7 @@ class ManagementConfig(Struct, frozen=True, forbid_unknown_fields=True):
     header_bytes_max: int = 16_384
     connections_max: int = 1_000
     connections_per_address_max: int = 0
+    graphql_enabled: bool = False
     authentication: ManagementAuthenticationConfig = field(
         default_factory=ManagementAuthenticationConfig
     )

@@ -13,11 +13,11 @@ FALLBACK = meanings(
         "messages",
         "Messages stored in another datacentre that may be in this one too",
     ),
-    fallback_budget_refused=("messages", "Messages not hedged, the budget being spent"),
+    fallback_budget_refused=("messages", "Messages not hedged because the budget was spent"),
     fallback_breaker_opened=("openings", "Times that a breaker opened, by cause"),
     fallback_breaker_is_open=("0 or 1", "Whether the breaker of a datacentre is open"),
     fallback_hedge_delay_seconds=(
         "seconds",
-        "Silence of the own log after which a message goes to another datacentre",
+        "Time without an acknowledgement after which a message goes to another datacentre",
     ),
 )

@@ -9,10 +9,10 @@ METADATA = meanings(
     "hermes_metadata",
     is_current=("0 or 1", "Whether the metadata log is read up to its end"),
     position=("offset", "How far the metadata log is read"),
-    refolds=("refolds", "Times that the metadata log was read anew from its start"),
-    undecodable_commands=("commands", "Commands of the metadata log that are not read"),
-    undecodable_bodies=("objects", "Topics, subscriptions and others that are not read"),
-    is_in_trouble=("0 or 1", "Whether a duty of this node for its datacentre is stuck"),
+    refolds=("refolds", "Times that the metadata log was read again from its start"),
+    undecodable_commands=("commands", "Commands of the metadata log that cannot be decoded"),
+    undecodable_bodies=("objects", "Topics, subscriptions and others that cannot be decoded"),
+    is_in_trouble=("0 or 1", "Whether a duty of this node for its datacentre makes no progress"),
 )
 
 

@@ -8,6 +8,7 @@ from hermes_actors.fallback.measures import FALLBACK
 from hermes_actors.fallback.spool.measures import SPOOL
 from hermes_actors.log.backends import LOG
 from hermes_actors.metadata.measures import METADATA
+from hermes_actors.node.memory import MEMORY
 from hermes_actors.publisher.edges.tls import CERTIFICATES
 from hermes_actors.publisher.measures import PUBLISHING
 from hermes_actors.runtime.watchdog import LoopWatch
@@ -20,20 +21,21 @@ from hermes_actors.tracking.measures import TRACKING
 
 LOOP = meanings(
     "hermes_loop",
-    lag_seconds=("seconds", "How late the event loop was at worst just now"),
+    lag_seconds=("seconds", "The event loop's recent maximum delay"),
     stalls=("standstills", "Times that the event loop stood still"),
     stalled_seconds=("seconds", "Time that the event loop stood still"),
 )
 
 PARTS: Mapping[str, Meanings] = {
     "Publishing": PUBLISHING,
-    "Going on without the own log": {**FALLBACK, **SPOOL},
+    "Fallback and spool": {**FALLBACK, **SPOOL},
     "Delivering": {**DELIVERING, **STATUS},
-    "Who owns what": BALANCING,
+    "Balancer": BALANCING,
     "The log": LOG,
-    "The metadata": METADATA,
+    "Messages in memory": MEMORY,
+    "Metadata": METADATA,
     "Schemas": SCHEMAS,
-    "Who calls": {**SECURITY, **CERTIFICATES},
+    "Authentication and TLS": {**SECURITY, **CERTIFICATES},
     "The event loop": LOOP,
     "Telemetry": TELEMETRY,
     "Tracking": TRACKING,

@@ -10,10 +10,10 @@ from hermes_actors.telemetry.metrics import Counter, Metrics, RecentLatency, mea
 
 PUBLISHING = meanings(
     "hermes_frontend",
-    inflight_requests=("requests", "Publish requests that have no answer yet"),
-    batch_streams=("requests", "Requests with many messages that are under way"),
-    idempotency_keys=("keys", "Idempotency keys that are remembered"),
-    idempotency_replays=("answers", "Answers given again to a repeated Idempotency-Key"),
+    inflight_requests=("requests", "Publish requests without an answer yet"),
+    batch_streams=("requests", "Open batch requests"),
+    idempotency_keys=("keys", "Remembered idempotency keys"),
+    idempotency_replays=("answers", "Repeated answers to a repeated Idempotency-Key"),
     topic_requests=("messages", "Messages whose publish was read, of a topic"),
     topic_published=("messages", "Messages of a topic that a datacentre's log stored"),
     topic_http_status_codes=("messages", "Answers to publishes of a topic, by status"),

@@ -18,9 +18,9 @@ from hermes_actors.telemetry.metrics import Metrics, meanings
 SCHEMAS = meanings(
     "hermes_schema",
     registry_requests=("requests", "Requests to the external schema registry"),
-    registry_failures=("requests", "Requests to it that had no usable answer"),
-    registry_oldest_answer_seconds=("seconds", "How old the oldest answer is that is believed"),
-    registry_is_away=("0 or 1", "Whether it cannot be asked now"),
+    registry_failures=("requests", "External registry requests without a usable answer"),
+    registry_oldest_answer_seconds=("seconds", "Age of the oldest answer still in use"),
+    registry_is_away=("0 or 1", "Whether the external schema registry cannot be reached"),
 )
 
 _logger = logging.getLogger(__name__)

@@ -12,18 +12,15 @@ from hermes_actors.telemetry.metrics import Metrics, meanings
 
 STATUS = meanings(
     "hermes_consumers",
-    max_rate_calculated_rate=(
-        "messages per second",
-        "As subscription_rate_limit, under the name that it has in Hermes",
-    ),
-    max_rate_actual_rate=("pushes per second", "Attempts of pushes, over about ten seconds"),
+    max_rate_calculated_rate=("messages per second", "subscription_rate_limit under Hermes' name"),
+    max_rate_actual_rate=("pushes per second", "Push attempts, over about ten seconds"),
     subscription_lag_messages=(
         "messages",
-        "Messages stored and not settled, in this node's partitions and new ones without an owner",
+        "Unsettled messages in this node's partitions and in new ones without an owner",
     ),
     subscription_oldest_age_seconds=(
         "seconds",
-        "Age of the oldest message that is read and not settled, or waits while it is suspended",
+        "Age of the oldest message that is read but not settled, or waits during a suspension",
     ),
     subscription_info=("1", "Its owner, and the severity of alerts about it"),
     subscription_suspended_timestamp_seconds=(
@@ -36,12 +33,9 @@ STATUS = meanings(
     ),
     subscription_rate_limit=(
         "messages per second",
-        "The most that may be pushed now from this node",
+        "The current maximum rate of this node's pushes",
     ),
-    subscription_open_dead_letters=(
-        "messages",
-        "Dead letters of the datacentre that no re-drive has delivered nor anybody expired",
-    ),
+    subscription_open_dead_letters=("messages", "Open dead letters of the datacentre"),
 )
 
 _LEVELS = {"FULL": 0.0, "ADAPTING": 1.0, "SLOW": 2.0, "HEARTBEAT": 3.0}

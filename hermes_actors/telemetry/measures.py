@@ -4,8 +4,8 @@ from hermes_actors.telemetry.metrics import meanings
 
 TELEMETRY = meanings(
     "hermes_telemetry",
-    spans_exported=("spans", "Spans that the collector took"),
-    spans_failed=("spans", "Spans that the collector did not take"),
-    points_exported=("points", "Points of metrics that the collector took"),
-    points_failed=("points", "Points of metrics that the collector did not take"),
+    spans_exported=("spans", "Spans that the collector accepted"),
+    spans_failed=("spans", "Spans that the collector did not accept"),
+    points_exported=("points", "Metric points that the collector accepted"),
+    points_failed=("points", "Metric points that the collector did not accept"),
 )

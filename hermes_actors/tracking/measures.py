@@ -7,9 +7,9 @@ from hermes_actors.tracking.buffer import TrackingBuffer
 
 TRACKING = meanings(
     "hermes_tracking",
-    events_stored=("events", "Tracking events of this node that the datacentre's log has"),
-    events_waiting=("events", "Tracking events of this node that wait for the datacentre's log"),
-    events_dropped=("events", "Tracking events for which there was no room"),
+    events_stored=("events", "Tracking events of this node that the datacentre's log has stored"),
+    events_waiting=("events", "Tracking events of this node waiting for the datacentre's log"),
+    events_dropped=("events", "Dropped tracking events"),
 )
 
 

@@ -4,18 +4,18 @@ from hermes_actors.telemetry.metrics import Metrics, meanings
 
 SPOOL = meanings(
     "hermes_frontend",
-    spool_entries=("messages", "Messages on this node's disk that no log has taken yet"),
+    spool_entries=("messages", "Messages on this node's disk that no log has accepted yet"),
     spool_oldest_age_s=("seconds", "Age of the oldest message in the spool, 0 if it is empty"),
-    spool_disk_bytes=("bytes", "Disk space that the spool takes"),
-    spool_is_failing=("0 or 1", "Whether the spool's disk takes nothing"),
-    spool_written=("messages", "Messages that were put into the spool and answered 202"),
-    spool_replayed=("messages", "Messages of the spool that a log has taken"),
+    spool_disk_bytes=("bytes", "Disk space that the spool uses"),
+    spool_is_failing=("0 or 1", "Whether writes to the spool's disk fail"),
+    spool_written=("messages", "Messages stored in the spool and answered 202"),
+    spool_replayed=("messages", "Spooled messages that a log has accepted"),
     spool_late_acknowledgements=(
         "messages",
-        "Messages of the spool that a log acknowledged late, so that they need no replay",
+        "Spooled messages that a log acknowledged late, so they need no replay",
     ),
-    spool_refused=("messages", "Messages that the spool did not take, by reason"),
-    spool_set_aside=("messages", "Messages of the spool that will not be sent, by reason"),
+    spool_refused=("messages", "Messages that the spool refused, by reason"),
+    spool_set_aside=("messages", "Spooled messages that will not be sent, by reason"),
     spool_replay_failures=("messages", "Replays that no log acknowledged, by outcome"),
     spool_write_seconds=("seconds", "Time of a write to the spool with its fsync"),
 )

@@ -10,6 +10,7 @@ from collections.abc import Callable
 
 from hermes_actors.config import FrontendConfig
 from hermes_actors.errors import ErrorCode, HermesError, Refused
+from hermes_actors.publisher.answers import IN_MEMORY, encoded
 from hermes_actors.publisher.batches.forms import ANSWERS, Form, Parcel
 from hermes_actors.publisher.batches.room import Need, Room
 from hermes_actors.publisher.batches.slices import LINE_BYTES, Slice, end_line
@@ -64,7 +65,10 @@ class BatchExchange(Exchange):
         # The body is complete; no more of it is accepted; the publisher has gone; it is closed.
         self._is_read = self._is_over = self._is_left = self._is_closed = False
         self._is_held = self._is_woken = False
-        line.begin(200, [(b"content-type", ANSWERS.encode())])
+        headers = [("content-type", ANSWERS)]
+        if self.route.topic.is_in_memory:
+            headers.append(IN_MEMORY)
+        line.begin(200, encoded(headers))
 
     # The line.
 
