@@ -14,7 +14,7 @@ from google.protobuf.timestamp_pb2 import Timestamp
 from hermes_actors.errors import Refused, Unavailable
 from hermes_actors.model.moments import moment_ms
 from hermes_actors.model.pulling import MESSAGES_MAX, Pulled, ReceivedMessage, Settled
-from hermes_actors.publisher.edges.grpc.callers import Context, credentials_of, written
+from hermes_actors.publisher.edges.grpc.callers import Context, credentials_of
 from hermes_actors.publisher.edges.grpc.wire import decoded
 from hermes_actors.rpc.v1 import broker_pb2
 from hermes_actors.runtime.bridge import BridgeClosed, TrioBridge
@@ -224,7 +224,8 @@ class _Client:
     async def _write(self, response: broker_pb2.SubscribeResponse) -> None:
         # gRPC takes one answer at a time.
         async with self._writing:
-            await written(self._context, response)
+            # A client that works on one message for long reads no further, and may.
+            await self._context.write(response.SerializeToString())
 
 
 def _asked_in(request: broker_pb2.SubscribeRequest) -> Asked:
