@@ -128,7 +128,7 @@ soak: $(SPARK_STAMP) ## Run long tests: soaks, the compose file, benchmarks, SEE
 
 .PHONY: bench
 bench: $(SPARK_STAMP) ## Run the benchmarks, one after another
-	@for name in actors append publish hedging deliver failover balancer filters schemas telemetry fsyncs spool idle_subscriptions stalled_partition spark; do \
+	@for name in actors append publish over_grpc hedging deliver failover balancer filters schemas telemetry fsyncs spool idle_subscriptions stalled_partition spark; do \
 	    if [ -f "benchmarks/$$name.py" ]; then echo "== benchmarks/$$name.py"; $(BIN)/python "benchmarks/$$name.py"; fi; \
 	done
 
