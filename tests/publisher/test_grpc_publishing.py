@@ -8,6 +8,7 @@ import trio
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from hermes_actors.config import (
     PropagationConfig,
@@ -320,9 +321,13 @@ def test_each_status_of_an_error_has_its_row_in_the_table():
     assert code_of(507) is CODES[500]
 
 
-async def test_each_outcome_says_that_a_message_is_in_memory_only(open_world):
-    async with opened(open_world, topic={"durability": Durability.PERFORMANCE}) as scene:
-        outcomes = [*await scene.publish(message()), *await scene.publish(message(), message())]
-        refused = await scene.publish(message(), message(b"x" * 2_000))
-    assert [each.http_status for each in (*outcomes, *refused)] == [201, 201, 201, 201, 400]
-    assert all(each.headers == {"hermes-durability": "memory"} for each in (*outcomes, *refused))
+def test_outcomes_of_a_topic_in_memory_say_so(open_world):
+    async def main():
+        async with opened(open_world) as scene:
+            route = scene.world.frontend.routes.by_name[TOPIC]
+            route.topic = replace(route.topic, durability=Durability.PERFORMANCE)
+            found = await scene.stream(frame(message(), sequence=1), frame(*[message()] * 2))
+            outcomes = [outcome for each in found.values() for outcome in each]
+            assert [each.headers for each in outcomes] == [{"hermes-durability": "memory"}] * 3
+
+    run(main)
