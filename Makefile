@@ -78,6 +78,10 @@ metrics: $(STAMP) ## Write the tables of docs/metrics.md from the source
 	@{ sed '/^## /,$$d' docs/metrics.md; $(BIN)/python -c 'from hermes_actors.node.measures import tables; print(tables())'; } > docs/metrics.new
 	@mv docs/metrics.new docs/metrics.md
 
+.PHONY: proto
+proto: $(STAMP) ## Write the packaged gRPC stubs from proto/
+	@$(BIN)/python proto/generate.py
+
 .PHONY: check
 check: $(STAMP) ## Check format, lint, types and layers, and run the fast tests
 	$(BIN)/ruff format --check .

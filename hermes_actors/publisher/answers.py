@@ -63,6 +63,8 @@ Settled = Outcome | HermesError | Abandoned | Buffered | Replayed
 
 NOT_FOUND = Answer(404)
 SHUTTING_DOWN = Answer(503, closes=True)
+IN_MEMORY = ("hermes-durability", "memory")
+"""The header of each answer of a topic whose messages are in memory only."""
 _REPLAYED = (("idempotency-replayed", "true"),)
 _WITHOUT_ERROR: dict[type[object], int] = {Stored: 201, Buffered: 202, Abandoned: 0}
 

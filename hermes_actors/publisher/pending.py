@@ -25,6 +25,7 @@ from hermes_actors.model.messages import keys_of
 from hermes_actors.model.topic import Topic
 from hermes_actors.model.trace_context import TraceContext
 from hermes_actors.publisher.answers import (
+    IN_MEMORY,
     Answer,
     Buffered,
     Settled,
@@ -129,7 +130,10 @@ class Pending:
     def answer(self) -> Answer:
         """The answer for its publisher; it must be settled."""
         assert self.outcome is not None, "it is not settled"
-        return answer_to(self.outcome, self.id, self.route.name, has_body=self.has_body)
+        answer = answer_to(self.outcome, self.id, self.route.name, has_body=self.has_body)
+        if self.route.topic.is_in_memory:
+            answer = replace(answer, headers=(*answer.headers, IN_MEMORY))
+        return answer
 
     # Towards a log.
 

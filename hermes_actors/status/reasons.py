@@ -107,10 +107,6 @@ class Code(Enum):
     LAST_FAILURE = "last failure {at_ms}, at attempt {attempt} of its message: {failure}"
     LAST_SUCCESS = "last success {at_ms}"
     NO_SUCCESS = "no success since the node has had it"
-    TAKEN_OVER = (
-        "this node has had it for {for_s}, {before} had it before ({detail}): what failed there is "
-        "not known here"
-    )
     RAISE_TIMEOUT = (
         "subscriptionPolicy.requestTimeout gives the endpoint {timeout} ms to answer: raise it, or "
         "have the endpoint answer sooner"
