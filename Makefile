@@ -78,6 +78,11 @@ metrics: $(STAMP) ## Write the tables of docs/metrics.md from the source
 	@{ sed '/^## /,$$d' docs/metrics.md; $(BIN)/python -c 'from hermes_actors.node.measures import tables; print(tables())'; } > docs/metrics.new
 	@mv docs/metrics.new docs/metrics.md
 
+.PHONY: graphql
+graphql: $(STAMP) ## Write the schema of GraphQL from the source
+	@$(BIN)/python -c 'from hermes_actors.management.graphql.schema import schema; print(schema().as_str())' > schema.new
+	@mv schema.new hermes_actors/management/graphql/schema.graphql
+
 .PHONY: proto
 proto: $(STAMP) ## Write the packaged gRPC stubs from proto/
 	@$(BIN)/python proto/generate.py

@@ -3,6 +3,8 @@
 `hermes_client.sync` has the same names without async.
 """
 
+from hermes_client.consumer import PullConsumer as PullConsumer
+from hermes_client.errors import AckRefused as AckRefused
 from hermes_client.errors import CallFailed as CallFailed
 from hermes_client.errors import DeliveryMalformed as DeliveryMalformed
 from hermes_client.errors import HermesError as HermesError
@@ -19,5 +21,6 @@ from hermes_client.messages import parse as parse
 from hermes_client.publisher import Publisher as Publisher
 from hermes_client.publishing import Outgoing as Outgoing
 from hermes_client.publishing import Published as Published
+from hermes_client.pulling import PulledMessage as PulledMessage
 from hermes_client.receiver import Receiver as Receiver
 from hermes_client.signatures import Verifier as Verifier

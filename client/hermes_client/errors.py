@@ -1,5 +1,6 @@
 """Errors, by what the caller does next: correct the call, or make it again later."""
 
+import re
 from collections.abc import Sequence
 
 
@@ -15,21 +16,11 @@ class CallFailed(HermesError):
     `attempts` is how often the call was sent. `retry_after_s` is what the broker asks for.
     """
 
-    def __init__(
-        self,
-        message: str,
-        status: int = 0,
-        code: str = "",
-        *,
-        may_be_stored: bool = False,
-        retry_after_s: float = 0.0,
-    ) -> None:
-        super().__init__(message)
-        self.status = status
-        self.code = code
-        self.may_be_stored = may_be_stored
-        self.retry_after_s = retry_after_s
-        self.attempts = 1
+    status = 0
+    code = ""
+    may_be_stored = False
+    attempts = 1
+    retry_after_s = 0.0
 
 
 class TopicUnknown(CallFailed):
@@ -46,14 +37,8 @@ class MessageInvalid(CallFailed):
     @property
     def problems(self) -> list[str]:
         """What is wrong, for people: one text for each field that breaks the schema."""
-        problems: list[str] = []
-        for part in str(self).removeprefix("Invalid message: ").split("; "):
-            # The broker adds the kind of the value that it found.
-            if problems and part.startswith("it is "):
-                problems[-1] += f"; {part}"
-            else:
-                problems.append(part)
-        return problems
+        # The broker adds the kind of the value that it found.
+        return re.split(r"; (?!it is )", str(self).removeprefix("Invalid message: "))
 
 
 class NotAccepted(CallFailed):

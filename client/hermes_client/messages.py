@@ -2,7 +2,6 @@
 
 import base64
 import json
-import re
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -15,7 +14,7 @@ from hermes_client.errors import DeliveryMalformed
 _EVENT = "application/cloudevents+json"
 # Numbers are only skipped; float takes any number of digits.
 _decoder = json.JSONDecoder(parse_int=float)
-_gap = re.compile(r"[ \t\n\r,:]*")
+_GAP = " \t\n\r,:"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,9 +70,7 @@ def parse(headers: Mapping[str, str], body: bytes) -> list[Message]:
     except (ValueError, LookupError, TypeError, OverflowError, RecursionError) as error:
         raise DeliveryMalformed(f"the body is not what its headers say: {error}") from error
     if "ce-specversion" in fields:
-        attributes = {
-            name[3:]: unquote(value) for name, value in fields.items() if name.startswith("ce-")
-        }
+        attributes = {n[3:]: unquote(v) for n, v in fields.items() if n.startswith("ce-")}
         return [_with_attributes(common, attributes)]
     return [common]
 
@@ -84,9 +81,7 @@ def _element(common: Message, text: str) -> Message:
     if envelope.get("_w") != "true" or not {"metadata", "message"} <= envelope.keys():
         return replace(common, body=text.encode())
     metadata = json.loads(envelope["metadata"])
-    external = {
-        name.lower(): str(value) for name, value in metadata.get("externalMetadata", {}).items()
-    }
+    external = {n.lower(): str(v) for n, v in metadata.get("externalMetadata", {}).items()}
     is_tombstone = external.get("hermes-tombstone") == "true"
     timestamp_ms = metadata.get("timestamp", 0)
     return replace(
@@ -135,21 +130,19 @@ def cut(text: str, kind: type) -> list[str]:
     """
     if type(_decoder.decode(text)) is not kind:
         raise ValueError(f"it is no {'array' if kind is list else 'object'}")
-    text = text.strip(" \t\n\r")
-    texts, at = [], 1
-    while (at := _after_gap(text, at)) < len(text) - 1:
+    text = text.strip(_GAP)
+    texts, at = list[str](), 1
+    while True:
+        while text[at] in _GAP:
+            at += 1
+        if at == len(text) - 1:
+            return texts
         end = _decoder.raw_decode(text, at)[1]
         texts.append(text[at:end])
         at = end
-    return texts
 
 
 def members(text: str) -> dict[str, str]:
     """The texts of an object's values by their names. Raises ValueError."""
     texts = cut(text, dict)
     return {json.loads(name): value for name, value in zip(texts[::2], texts[1::2], strict=True)}
-
-
-def _after_gap(text: str, at: int) -> int:
-    found = _gap.match(text, at)
-    return found.end() if found else at

@@ -1,14 +1,13 @@
 """Publishes messages from asyncio or trio, with retries, fail-over and an outcome for each."""
 
 import random
-import ssl
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable
 from typing import Any, Self
 
 from hermes_client.errors import CallFailed
-from hermes_client.exchange import Retries, Servers
-from hermes_client.publishing import Published, Publishing
-from hermes_client.transport import AsyncTransport, Auth
+from hermes_client.exchange import RETRIES, Retries, Servers, Urls
+from hermes_client.publishing import Headers, Published, Publishing
+from hermes_client.transport import Auth, Tls, async_client, carry_out
 
 
 class Publisher:
@@ -22,25 +21,16 @@ class Publisher:
     """
 
     def __init__(
-        self,
-        urls: str | Sequence[str],
-        *,
-        auth: Auth = None,
-        tls: ssl.SSLContext | None = None,
-        retries: Retries = Retries(),  # noqa: B008 -- it is frozen
+        self, urls: Urls, *, auth: Auth = None, tls: Tls = None, retries: Retries = RETRIES
     ) -> None:
         self._publishing = Publishing(Servers(urls), retries, random.SystemRandom())
-        self._transport = AsyncTransport(auth, tls)
+        self._client = async_client(auth, tls)
 
     async def __aenter__(self) -> Self:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        await self.aclose()
-
-    async def aclose(self) -> None:
-        """Close the connections."""
-        await self._transport.aclose()
+        await self._client.aclose()
 
     async def publish(
         self,
@@ -48,20 +38,18 @@ class Publisher:
         message: Any,
         *,
         key: str | None = None,
-        headers: Mapping[str, str] | None = None,
+        headers: Headers | None = None,
         idempotency_key: str | None = None,
-        content_type: str = "application/json",
     ) -> Published:
         """Publish one message: bytes as they are, anything else as JSON.
 
-        Messages of one `key` keep their order if you await each. All attempts have the same
-        `idempotency_key`, a random one by default, so the message has one id, and one server stores
-        it once. Raises TopicUnknown, MessageInvalid, NotAllowed, NotAccepted, or another
-        CallFailed.
+        `headers` may give another Content-Type. Messages of one `key` keep their order if you await
+        each. All attempts have the same `idempotency_key`, a random one by default, so the message
+        has one id, and one server stores it once. Raises TopicUnknown, MessageInvalid,
+        NotAllowed, NotAccepted, or another CallFailed.
         """
-        return await self._transport.carry_out(
-            self._publishing.publish(topic, message, key, headers, idempotency_key, content_type)
-        )
+        steps = self._publishing.publish(topic, message, key, headers, idempotency_key)
+        return await carry_out(self._client, steps)
 
     async def publish_many(
         self, topic: str, messages: Iterable[Any]
@@ -71,4 +59,4 @@ class Publisher:
         A message is as in `publish`, or an `Outgoing`. Only failures that allow it are retried; the
         message keeps its id, but may then be stored twice.
         """
-        return await self._transport.carry_out(self._publishing.publish_many(topic, messages))
+        return await carry_out(self._client, self._publishing.publish_many(topic, messages))

@@ -1,25 +1,16 @@
 """The requests that publish messages, and the meaning of their answers. Pure."""
 
 import json
-import random
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import quote
 from uuid import UUID
 
-from hermes_client.errors import CallFailed, NotAccepted
-from hermes_client.exchange import (
-    Ask,
-    Read,
-    Reply,
-    Request,
-    Retries,
-    Servers,
-    Steps,
-    carry_out,
-    failure_of,
-)
+from hermes_client.errors import CallFailed
+from hermes_client.exchange import Calls, Reply, Request, Steps, failure_of
+
+Headers = Mapping[str, str]
 
 BATCH_MESSAGES_MAX = 1_000
 BATCH_BYTES_MAX = 1_048_576
@@ -59,40 +50,21 @@ def encoded(message: Any) -> bytes:
 Outcomes = Steps[list[Published | CallFailed]]
 
 
-@dataclass(frozen=True, slots=True)
-class Publishing:
-    """Makes the steps that publish to these servers."""
-
-    servers: Servers
-    retries: Retries
-    rng: random.Random
+class Publishing(Calls):
+    """Makes the steps that publish."""
 
     def publish(
-        self,
-        topic: str,
-        message: Any,
-        key: str | None,
-        headers: Mapping[str, str] | None,
-        idempotency_key: str | None,
-        content_type: str,
+        self, topic: str, message: Any, key: str | None, headers: Headers | None, own: str | None
     ) -> Steps[Published]:
-        """Publish one message. Raises CallFailed."""
-        idempotency_key = idempotency_key or self._new_id()
-        quoted = idempotency_key.replace("\\", "\\\\").replace('"', '\\"')
-        fields = {**(headers or {}), "Content-Type": content_type, "Idempotency-Key": f'"{quoted}"'}
-        if key is not None:
-            fields["Partition-Key"] = key
-        request = _path(topic), encoded(message), fields
-
-        def read(reply: Reply, _left: Sequence[int]) -> list[Published | CallFailed]:
-            is_repeat = reply.headers.get("idempotency-replayed") == "true"
-            message_id = reply.headers.get("hermes-message-id", "")
-            return [Published(message_id, reply.status == 202, is_repeat)]
-
-        (outcome,) = yield from self._carry_out(1, lambda _: request, read)
-        if isinstance(outcome, CallFailed):
-            raise outcome
-        return outcome
+        """Publish one message; `own` is its idempotency key. Raises CallFailed."""
+        quoted = (own or self._new_id()).replace("\\", "\\\\").replace('"', '\\"')
+        fields = {"content-type": "application/json", "idempotency-key": f'"{quoted}"'}
+        fields |= {} if key is None else {"partition-key": key}
+        fields |= {name.lower(): value for name, value in (headers or {}).items()}
+        reply = yield from self.one((_path(topic), encoded(message), fields))
+        is_repeat = reply.headers.get("idempotency-replayed") == "true"
+        message_id = reply.headers.get("hermes-message-id", "")
+        return Published(message_id, reply.status == 202, is_repeat)
 
     def publish_many(self, topic: str, messages: Iterable[Any]) -> Outcomes:
         """Publish messages in batches, one after the other. The outcomes are in their order. Raises
@@ -106,11 +78,8 @@ class Publishing:
                 body = b"".join(lines[at] for at in left)
                 return path, body, {"Content-Type": _ENVELOPES}
 
-            outcomes += yield from self._carry_out(len(lines), ask, _read_lines)
+            outcomes += yield from self.many(len(lines), ask, _read_lines)
         return outcomes
-
-    def _carry_out(self, count: int, ask: Ask, read: Read[Published]) -> Outcomes:
-        return carry_out(count, ask, read, self.servers, self.retries, self.rng)
 
     def _line(self, message: Any) -> bytes:
         """A line of the batch. With the id made here, a message that is stored twice has one id."""
@@ -120,11 +89,8 @@ class Publishing:
             # Anything else would break the lines of the other messages.
             json.loads(body.decode())
             body = body.replace(b"\n", b" ").replace(b"\r", b" ")
-        rest: dict[str, Any] = {"id": one.id or self._new_id()}
-        if one.key is not None:
-            rest["key"] = one.key
-        if one.headers:
-            rest["headers"] = dict(one.headers)
+        own_id = one.id or self._new_id()
+        rest = {"id": own_id, "key": one.key, "headers": dict(one.headers) or None}
         return b'{"message":%b,%b\n' % (body, json.dumps(rest).encode()[1:])
 
     def _new_id(self) -> str:
@@ -150,7 +116,7 @@ def _read_lines(reply: Reply, left: Sequence[int]) -> list[Published | CallFaile
     reason, a line without an id; otherwise they may be.
     """
     results: list[Published | CallFailed] = []
-    last: tuple[int, str, str] | None = None
+    rest = 0, "", "the answer ended before this message's line"
     for text in reply.body.splitlines():
         try:
             line = json.loads(text)
@@ -159,14 +125,13 @@ def _read_lines(reply: Reply, left: Sequence[int]) -> list[Published | CallFaile
             # The connection broke within the line.
             break
         if message_id is None:
-            last = status, line.get("code", ""), line.get("message", "")
+            rest = status, line.get("code", ""), line.get("message", "")
         elif status in (201, 202):
             results.append(Published(message_id, status == 202))
         else:
             results.append(failure_of(status, line.get("code", ""), line.get("message", "")))
     while len(results) < len(left):
-        cut = NotAccepted("the answer ended before this message's line", may_be_stored=True)
-        results.append(failure_of(*last) if last else cut)
+        results.append(failure_of(*rest))
     return results[: len(left)]
 
 

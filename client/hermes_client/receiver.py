@@ -2,16 +2,15 @@
 
 import logging
 import math
-from collections.abc import Awaitable, Callable, MutableMapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 from hermes_client.errors import DeliveryMalformed, NotNow, Refuse, SignatureInvalid
 from hermes_client.messages import Message, parse
 from hermes_client.signatures import Verifier
 
-_Scope = MutableMapping[str, Any]
-_Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
-_Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+BODY_BYTES_MAX = 20 * 1_048_576
+Secret = str | Sequence[str] | None
 _Answer = tuple[int, str, dict[str, str]]
 
 OnMessage = Callable[[Message], Awaitable[object]]
@@ -29,7 +28,8 @@ class Receiver:
 
     `secret` is the subscription's, or a list while it is changed; None accepts unsigned requests.
     The topic is the header `Hermes-Topic-Name`, or else the last part of the endpoint's path; a
-    receiver with a single topic takes every request. Bodies have at most `body_bytes_max`.
+    receiver with a single topic takes every request without that header. Bodies have at most
+    `body_bytes_max`.
 
     | the function | answer | the broker |
     |---|---|---|
@@ -43,11 +43,7 @@ class Receiver:
     """
 
     def __init__(
-        self,
-        *,
-        secret: str | Sequence[str] | None,
-        tolerance_s: float = 300.0,
-        body_bytes_max: int = 20 * 1_048_576,
+        self, *, secret: Secret, tolerance_s: float = 300.0, body_bytes_max: int = BODY_BYTES_MAX
     ) -> None:
         self._verifier = None if secret is None else Verifier(secret, tolerance_s=tolerance_s)
         self._body_bytes_max = body_bytes_max
@@ -66,15 +62,13 @@ class Receiver:
 
         return register
 
-    async def __call__(self, scope: _Scope, receive: _Receive, send: _Send) -> None:
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         """Answer a request of an ASGI server."""
         if scope["type"] == "lifespan":
             for part in ("startup", "shutdown"):
                 await receive()
                 await send({"type": f"lifespan.{part}.complete"})
             return
-        if scope["type"] != "http":
-            raise ValueError(f"a receiver does not speak {scope['type']}")
         answer = await self._answer(scope, receive)
         if answer is None:
             return
@@ -85,7 +79,7 @@ class Receiver:
         await send({"type": "http.response.start", "status": status, "headers": pairs})
         await send({"type": "http.response.body", "body": body})
 
-    async def _answer(self, scope: _Scope, receive: _Receive) -> _Answer | None:
+    async def _answer(self, scope: Any, receive: Any) -> _Answer | None:
         """The answer to a request; None if its sender has gone."""
         if scope["method"] != "POST":
             return 405, "POST a delivery", {"allow": "POST"}
@@ -99,10 +93,7 @@ class Receiver:
             if len(body) > self._body_bytes_max:
                 return 413, f"the body has more than {self._body_bytes_max} bytes", {}
             has_more = event.get("more_body", False)
-        fields = {
-            name.decode("latin-1").lower(): value.decode("utf-8", "replace")
-            for name, value in scope["headers"]
-        }
+        fields = {n.decode("latin-1"): v.decode("utf-8", "replace") for n, v in scope["headers"]}
         try:
             signed_id = self._verifier.verify(fields, bytes(body)) if self._verifier else ""
             messages = parse(fields, bytes(body))
@@ -113,9 +104,10 @@ class Receiver:
         own_id = fields.get("hermes-batch-id") or fields.get("hermes-message-id", "")
         if self._verifier and own_id != signed_id:
             return 401, "webhook-id is signed, but not the message's id", {}
-        topic = fields.get("hermes-topic-name") or scope["path"].rpartition("/")[2]
+        named = fields.get("hermes-topic-name")
+        topic = named or scope["path"].rpartition("/")[2]
         function = self._on.get(topic)
-        if function is None and len(self._on) == 1:
+        if function is None and not named and len(self._on) == 1:
             (function,) = self._on.values()
         if function is None:
             return 503, f"no function for topic {topic!r}; there is {', '.join(self._on)}", {}

@@ -5,6 +5,9 @@ import hmac
 import re
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from functools import partial
+from typing import Any
 
 from hermes_client.errors import SignatureInvalid
 
@@ -54,42 +57,29 @@ class Verifier:
 
 
 def _check_of(secret: str) -> _Check:
-    prefix, _, text = secret.partition("_")
-    key = _decoded(text)
-    if key is None or prefix not in ("whsec", "whpk"):
-        raise ValueError("a secret is whsec_ or, for a public key of Ed25519, whpk_, and Base64")
-    if prefix == "whpk":
-        return _ed25519_check(key)
+    kind, _, text = secret.partition("_")
+    with suppress(ValueError):
+        key = base64.b64decode(text, validate=True)
+        if kind == "whsec" and key:
+            return partial(_is_hmac, key)
+        if kind == "whpk":
+            # Of an extra.
+            from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
-    def check(signed: bytes, signature: str) -> bool:
-        expected = base64.b64encode(hmac.digest(key, signed, "sha256"))
-        return hmac.compare_digest(b"v1," + expected, signature.encode())
-
-    return check
+            return partial(_is_ed25519, Ed25519PublicKey.from_public_bytes(key))
+    raise ValueError("a secret is whsec_ or, for a public key of Ed25519, whpk_, and Base64")
 
 
-def _ed25519_check(key: bytes) -> _Check:
+def _is_hmac(key: bytes, signed: bytes, signature: str) -> bool:
+    expected = base64.b64encode(hmac.digest(key, signed, "sha256"))
+    return hmac.compare_digest(b"v1," + expected, signature.encode())
+
+
+def _is_ed25519(key: Any, signed: bytes, signature: str) -> bool:
+    from cryptography.exceptions import InvalidSignature
+
     try:
-        from cryptography.exceptions import InvalidSignature
-        from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
-    except ImportError:
-        raise ValueError("whpk_ secrets need: pip install hermes_client[ed25519]") from None
-    public = Ed25519PublicKey.from_public_bytes(key)
-
-    def check(signed: bytes, signature: str) -> bool:
-        decoded = _decoded(signature.removeprefix("v1a,"))
-        try:
-            public.verify(decoded or b"", signed)
-        except InvalidSignature:
-            return False
-        return signature.startswith("v1a,")
-
-    return check
-
-
-def _decoded(text: str) -> bytes | None:
-    try:
-        return base64.b64decode(text, validate=True)
-    # Also for characters beyond ASCII.
-    except ValueError:
-        return None
+        key.verify(base64.b64decode(signature.removeprefix("v1a,"), validate=True), signed)
+    except (InvalidSignature, ValueError):
+        return False
+    return signature.startswith("v1a,")

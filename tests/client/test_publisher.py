@@ -104,7 +104,7 @@ def test_a_lost_answer_may_have_been_a_success(publish):
     with scripted(*[(0, {}, b"")] * 3) as (url, requests), pytest.raises(NotAccepted) as lost:
         publish(url, "publish", "shop.orders", {"id": 1})
     assert lost.value.may_be_stored
-    assert len({headers["Idempotency-Key"] for headers, _ in requests}) == 1
+    assert len({headers["idempotency-key"] for headers, _ in requests}) == 1
 
 
 def test_a_cut_answer_of_a_batch_counts_as_far_as_it_has_come(publish):

@@ -94,6 +94,7 @@ def test_a_receiver_of_one_topic_takes_every_path():
     assert push(app, path="/").status_code == 200
     assert push(app, b"[1,2]", path="/", Hermes_Batch_Id="b1").status_code == 200
     assert [each.body for each in received] == [b'"ok"', b"1", b"2"]
+    assert push(app, Hermes_Topic_Name="shop.visits").status_code == 503
 
 
 def test_only_signed_requests_are_taken_and_under_the_signed_id():

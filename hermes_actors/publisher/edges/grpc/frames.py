@@ -4,17 +4,15 @@ import asyncio
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 
-from msgspec.structs import replace
-
 from hermes_actors.errors import HermesError
 from hermes_actors.log.base import Stored
 from hermes_actors.model.run import ID_BYTES
 from hermes_actors.publisher.answers import (
-    IN_MEMORY,
     SHUTTING_DOWN,
     Answer,
     answer_to,
     error_answer,
+    of_topic,
     too_long_for_server,
 )
 from hermes_actors.publisher.batches.forms import Parcel
@@ -103,19 +101,19 @@ class Frame:
         if isinstance(part, Answer):
             return _encoded(outcome_of(part))
         if isinstance(part, Pending):
-            is_usual = type(part.outcome) is Stored and len(part.id) == ID_BYTES
-            if is_usual and not part.route.topic.is_in_memory:
+            is_plain = len(part.id) == ID_BYTES and not part.route.topic.is_in_memory
+            if is_plain and type(part.outcome) is Stored:
                 return _BEGINNING + part.id.encode() + _END
             return _encoded(outcome_of(part.answer))
-        in_memory = any(pending.route.topic.is_in_memory for pending, _ in part.parts[:1])
-        if part.is_stored and not in_memory:
+        topic = next((each.route.topic for each, _ in part.parts), None)
+        if part.is_stored and topic is not None and not topic.is_in_memory:
             return _BEGINNING + (_END + _BEGINNING).join(part.ids) + _END
         answers = [
             answer_to(outcome, own.decode(), self._topic, has_body=True)
             for own, outcome in zip(part.ids, part.outcomes(), strict=True)
         ]
-        if in_memory:
-            answers = [replace(each, headers=(*each.headers, IN_MEMORY)) for each in answers]
+        if topic is not None:
+            answers = [of_topic(each, topic) for each in answers]
         return b"".join([_encoded(outcome_of(each)) for each in answers])
 
 
