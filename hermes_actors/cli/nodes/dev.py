@@ -290,6 +290,8 @@ def _announce(plan: DevPlan, addresses: list[Addresses], data: Path) -> None:
         management = each.management or each.management_tls or "-"
         print(f"{each.dc}: publish {publish}, management {management}")
         print(f"{each.dc}: console {management}/console")
+        if each.grpc:
+            print(f"{each.dc}: gRPC {each.grpc}")
         if plan.more:
             print(f"{each.dc}: delivered by {', '.join(plan.consumers(each.dc))}")
     kept = "kept" if plan.data is not None else "temporary: gone when this ends"
