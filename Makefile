@@ -78,6 +78,11 @@ metrics: $(STAMP) ## Write the tables of docs/metrics.md from the source
 	@{ sed '/^## /,$$d' docs/metrics.md; $(BIN)/python -c 'from hermes_actors.node.measures import tables; print(tables())'; } > docs/metrics.new
 	@mv docs/metrics.new docs/metrics.md
 
+.PHONY: graphql
+graphql: $(STAMP) ## Write the schema of GraphQL from the source
+	@$(BIN)/python -c 'from hermes_actors.management.graphql.schema import schema; print(schema().as_str())' > schema.new
+	@mv schema.new hermes_actors/management/graphql/schema.graphql
+
 .PHONY: proto
 proto: $(STAMP) ## Write the packaged gRPC stubs from proto/
 	@$(BIN)/python proto/generate.py
@@ -123,7 +128,7 @@ soak: $(SPARK_STAMP) ## Run long tests: soaks, the compose file, benchmarks, SEE
 
 .PHONY: bench
 bench: $(SPARK_STAMP) ## Run the benchmarks, one after another
-	@for name in actors append publish hedging deliver failover balancer filters schemas telemetry fsyncs spool idle_subscriptions stalled_partition spark; do \
+	@for name in actors append publish over_grpc hedging deliver failover balancer filters schemas telemetry fsyncs spool idle_subscriptions stalled_partition spark; do \
 	    if [ -f "benchmarks/$$name.py" ]; then echo "== benchmarks/$$name.py"; $(BIN)/python "benchmarks/$$name.py"; fi; \
 	done
 

@@ -7,7 +7,6 @@ from collections.abc import Awaitable, Callable
 from typing import Self
 
 import anyio
-from anyio.abc import TaskGroup
 
 from hermes_client.errors import AckRefused, HermesError, NotAccepted, NotNow
 from hermes_client.exchange import RETRIES, Retries, Servers, Steps, Urls
@@ -16,7 +15,6 @@ from hermes_client.transport import Auth, Tls, async_client, carry_out
 
 WAIT_S, LAST_WAIT_S = 20.0, 1.0
 _TICK_S = 0.3
-_CLOSE_S = 2.0
 _logger = logging.getLogger(__name__)
 
 Pulled = PulledMessage[Awaitable[None]]
@@ -51,15 +49,15 @@ class PullConsumer:
         follow: bool = True,
         hold_max_s: float = 3_600.0,
     ) -> None:
-        rng = random.SystemRandom()
-        self._pulling = Pulling(Servers(urls), retries, rng, topic, subscription)
+        self._pulling = Pulling(Servers(urls), retries, random.SystemRandom(), topic, subscription)
         self._client = async_client(auth, tls)
         self._prefetch = prefetch
         self._follow = follow
         self._hold_max_s = hold_max_s
         self._held = Holdings()
         self._fetched = deque[Pulled]()
-        self._tasks: TaskGroup
+        self._done = list[str]()
+        self._acknowledging = anyio.Lock()
 
     async def __aenter__(self) -> Self:
         self._tasks = await anyio.create_task_group().__aenter__()
@@ -72,7 +70,7 @@ class PullConsumer:
             # Without the block's exception, which the group would wrap.
             await self._tasks.__aexit__(None, None, None)
         finally:
-            with anyio.move_on_after(_CLOSE_S, shield=True):
+            with anyio.move_on_after(2.0, shield=True):
                 await self._try_settle("nack", list(self._held)[:HELD_MAX])
                 await self._client.aclose()
 
@@ -113,18 +111,20 @@ class PullConsumer:
             raise failure
 
     async def _process(self, on_message: OnPulled, message: Pulled, free: anyio.Semaphore) -> None:
-        verb = "ack"
-        delay_s: float | None = None
         try:
             await on_message(message)
         except NotNow as error:
-            verb, delay_s = "nack", error.retry_after_s
+            await self._try_settle("nack", [message.ack_id], error.retry_after_s)
         except Exception:
-            verb = "nack"
             _logger.exception("message %s could not be processed; it comes again", message.id)
-        # Not if the function has settled it.
+            await self._try_settle("nack", [message.ack_id])
+        # Not if the function has settled it. One call acknowledges all that are done meanwhile.
         if message.ack_id in self._held:
-            await self._try_settle(verb, [message.ack_id], delay_s)
+            self._done.append(message.ack_id)
+            async with self._acknowledging:
+                if message.ack_id in self._done:
+                    done, self._done = self._done, []
+                    await self._try_settle("ack", done)
         free.release()
 
     async def _fetch(self) -> bool:
@@ -148,8 +148,11 @@ class PullConsumer:
             if ack_ids:
                 await carry_out(self._client, self._pulling.settle(verb, ack_ids, delay_s))
         except AckRefused as error:
+            lost = error.codes.keys() & self._held.keys()
             self._held.drop(error.codes)
-            raise
+            # Those acknowledged during an extension are no loss.
+            if lost or verb != "extend":
+                raise
         if verb != "extend":
             self._held.drop(ack_ids)
 

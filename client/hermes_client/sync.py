@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, Self
 
-from anyio.from_thread import BlockingPortal, start_blocking_portal
+from anyio.from_thread import start_blocking_portal
 
 from hermes_client.consumer import PullConsumer as AsyncPullConsumer
 from hermes_client.errors import CallFailed
@@ -67,7 +67,6 @@ class PullConsumer:
     def __init__(self, urls: Urls, topic: str, subscription: str, **options: Any) -> None:
         self._consumer = AsyncPullConsumer(urls, topic, subscription, **options)
         self._open = ExitStack()
-        self._portal: BlockingPortal
 
     def __enter__(self) -> Self:
         self._portal = self._open.enter_context(start_blocking_portal())

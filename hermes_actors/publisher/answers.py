@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from hermes_actors.errors import ErrorCode, HermesError, Refused, Unavailable
 from hermes_actors.log.base import Outcome, RefusedRecord, Stored, UnknownRecord
@@ -85,6 +86,13 @@ def answer_to(outcome: Settled, message_id: str, topic: str, *, has_body: bool) 
         return Answer(status, message_id)
     # Otherwise the unread rest of the body would be parsed as the next request.
     return error_answer(error_of(outcome, topic), message_id, closes=not has_body)
+
+
+def of_topic(answer: Answer, topic: Topic) -> Answer:
+    """The answer, which says so if the topic's messages are in memory only."""
+    if not topic.is_in_memory:
+        return answer
+    return replace(answer, headers=(*answer.headers, IN_MEMORY))
 
 
 def status_of(outcome: Settled, topic: str) -> int:

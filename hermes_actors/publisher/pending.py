@@ -25,13 +25,13 @@ from hermes_actors.model.messages import keys_of
 from hermes_actors.model.topic import Topic
 from hermes_actors.model.trace_context import TraceContext
 from hermes_actors.publisher.answers import (
-    IN_MEMORY,
     Answer,
     Buffered,
     Settled,
     answer_to,
     full_behind_key,
     not_written,
+    of_topic,
     overdue,
     status_of,
 )
@@ -131,9 +131,7 @@ class Pending:
         """The answer for its publisher; it must be settled."""
         assert self.outcome is not None, "it is not settled"
         answer = answer_to(self.outcome, self.id, self.route.name, has_body=self.has_body)
-        if self.route.topic.is_in_memory:
-            answer = replace(answer, headers=(*answer.headers, IN_MEMORY))
-        return answer
+        return of_topic(answer, self.route.topic)
 
     # Towards a log.
 

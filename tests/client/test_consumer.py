@@ -102,6 +102,26 @@ def test_who_leaves_gives_back_what_is_not_done(worker, run):
     assert {each.attempt for each in left} == {2}
 
 
+def test_who_is_cancelled_gives_back_too(worker, run):
+    arguments = worker(1)
+
+    async def main():
+        with anyio.CancelScope() as scope:
+            async with PullConsumer(*arguments) as consumer:
+                await anext(consumer)
+                async with anyio.create_task_group() as others:
+                    others.start_soon(anext, consumer)
+                    await anyio.lowlevel.checkpoint()
+                    scope.cancel()
+        assert scope.cancelled_caught
+        async with PullConsumer(*arguments) as consumer:
+            message = await anext(consumer)
+            await message.ack()
+            assert message.attempt == 2
+
+    run(main)
+
+
 @pytest.mark.slow
 def test_an_ack_that_comes_too_late_says_so(worker, run):
     arguments = worker(1)

@@ -74,7 +74,7 @@ def test_a_message_is_sent_until_it_is_stored_or_refused_within_all_bounds(data,
         asked.append(float(reply.headers.get("retry-after", 0)))
         return reply
 
-    run = Run(publishing(seed=seed).publish("a.b", {"n": 1}, "k", None), answer)
+    run = Run(publishing(seed=seed).publish("a.b", {"n": 1}, "k", None, None), answer)
     *before, last = replies
     assert not {201, 202, *FINAL} & set(before), "what is final ends it"
     assert len(replies) <= RETRIES.attempts_max
@@ -171,7 +171,7 @@ def test_a_dead_server_is_avoided_and_then_tried_by_one_call_only():
 
 def test_with_another_server_at_hand_nobody_waits():
     replies = iter([Reply(), Reply(503, {}, b'{"code":"OTHER","message":"full"}'), Reply(201)])
-    run = Run(publishing().publish("a.b", 1, None, None), lambda _: next(replies))
+    run = Run(publishing().publish("a.b", 1, None, None, None), lambda _: next(replies))
     assert [step[0] for _, step in run.sent] == URLS
     assert run.pauses == [0.0]
 
@@ -179,14 +179,14 @@ def test_with_another_server_at_hand_nobody_waits():
 @pytest.mark.parametrize("status", [409, 429])
 def test_above_a_quota_or_behind_its_own_key_a_call_waits_for_the_same_server(status):
     replies = iter([Reply(status, {"retry-after": "7"}), Reply(201)])
-    run = Run(publishing().publish("a.b", 1, None, None), lambda _: next(replies))
+    run = Run(publishing().publish("a.b", 1, None, None, None), lambda _: next(replies))
     assert [step[0] for _, step in run.sent] == URLS[:1] * 2
     assert run.pauses == [0.0, 7.0]
 
 
 def test_a_wait_that_would_outlast_the_time_is_not_begun():
     reply = Reply(429, {"retry-after": "60"})
-    run = Run(publishing().publish("a.b", 1, None, None), lambda _: reply)
+    run = Run(publishing().publish("a.b", 1, None, None, None), lambda _: reply)
     assert (run.error.attempts, run.error.retry_after_s, run.pauses) == (1, 60.0, [0.0])
 
 

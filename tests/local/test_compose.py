@@ -66,6 +66,9 @@ def test_a_node_of_the_shipped_file_is_run_as_its_container_would_be(topology):
         "HERMES_NODE": "frontend-dc2-1",
         "HERMES_ROLES": "frontend",
         "HERMES_SPOOL_DIRECTORY": str(topology.folder / "volumes/spool-dc2-1/spool"),
+        "HERMES_FRONTEND_MEMORY_HOST": node.host,
+        "HERMES_FRONTEND_MEMORY_PORT": "8072",
+        "HERMES_FRONTEND_MEMORY_URL": f"http://{node.host}:8072",
     }
     assert node.plan.check == (
         sys.executable,

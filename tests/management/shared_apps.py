@@ -72,6 +72,7 @@ def _read_by_build_app(settings: ManagementConfig) -> bytes:
             settings.host,
             settings.allowed_hosts,
             settings.body_timeout_ms,
+            settings.graphql_enabled,
         )
     )
 

@@ -30,6 +30,7 @@ class Scene:
         self.world = world
         self.server = server
         self.channels = []
+        self.channel = self.stub = None
 
     async def connect(self, credentials=None):
         """The scene of another client."""

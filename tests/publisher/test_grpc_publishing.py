@@ -8,6 +8,7 @@ import trio
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from hermes_actors.config import (
     PropagationConfig,
@@ -15,7 +16,7 @@ from hermes_actors.config import (
     ThroughputConfig,
 )
 from hermes_actors.errors import ErrorCode
-from hermes_actors.model.topic import PublishingAuth
+from hermes_actors.model.topic import Durability, PublishingAuth
 from hermes_actors.publisher.edges.grpc import publishing
 from hermes_actors.publisher.edges.grpc.codes import CODES, code_of
 from hermes_actors.runtime import guest
@@ -318,3 +319,15 @@ def test_each_status_of_an_error_has_its_row_in_the_table():
     assert {code.status for code in ErrorCode} - {406} <= set(CODES)
     assert code_of(418) is CODES[400]
     assert code_of(507) is CODES[500]
+
+
+def test_outcomes_of_a_topic_in_memory_say_so(open_world):
+    async def main():
+        async with opened(open_world) as scene:
+            route = scene.world.frontend.routes.by_name[TOPIC]
+            route.topic = replace(route.topic, durability=Durability.PERFORMANCE)
+            found = await scene.stream(frame(message(), sequence=1), frame(*[message()] * 2))
+            outcomes = [outcome for each in found.values() for outcome in each]
+            assert [each.headers for each in outcomes] == [{"hermes-durability": "memory"}] * 3
+
+    run(main)

@@ -9,6 +9,7 @@ from hermes_actors.config.publishing import GrpcTlsConfig
 from hermes_actors.model.topic import PublishingAuth
 from hermes_actors.publisher.edges.grpc.server import GrpcServer
 from hermes_actors.publisher.edges.listener import PortUnusable
+from hermes_actors.runtime import guest
 from hermes_actors.security.authenticator import Authenticator
 from hermes_actors.security.certificates import CertificateMechanism
 from hermes_actors.security.users import Users

@@ -15,6 +15,7 @@ class _Cycle:
         self.me = self
 
 
+@pytest.mark.slow
 def test_garbage_that_was_set_aside_is_found_after_ten_minutes() -> None:
     now_s, found = 0.0, list[bool]()
 

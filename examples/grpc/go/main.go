@@ -3,6 +3,7 @@
 //
 //	client TARGET TOPIC SUBSCRIPTION COUNT
 //	client bench TARGET TOPIC MESSAGE_BYTES MESSAGES_PER_FRAME FRAMES_UNDER_WAY SECONDS
+//	client drain TARGET TOPIC SUBSCRIPTION COUNT
 package main
 
 import (
@@ -12,6 +13,9 @@ import (
 	"log"
 	"os"
 	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"google.golang.org/grpc"
@@ -21,19 +25,22 @@ import (
 )
 
 func main() {
-	args := os.Args[1:]
-	isBench := args[0] == "bench"
-	if isBench {
-		args = args[1:]
+	args, mode := os.Args[1:], ""
+	if args[0] == "bench" || args[0] == "drain" {
+		args, mode = args[1:], args[0]
 	}
 	conn, err := grpc.NewClient(args[0], grpc.WithTransportCredentials(insecure.NewCredentials()))
 	check(err)
 	defer conn.Close()
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	defer cancel()
-	publisher := pb.NewPublisherServiceClient(conn)
-	if isBench {
+	publisher, subscriber := pb.NewPublisherServiceClient(conn), pb.NewSubscriberServiceClient(conn)
+	switch began := time.Now(); mode {
+	case "bench":
 		bench(ctx, publisher, args[1], number(args[2]), number(args[3]), number(args[4]), number(args[5]))
+		return
+	case "drain":
+		report(int64(receive(ctx, subscriber, args[1], args[2], number(args[3]))), 0, began)
 		return
 	}
 	topic, count := args[1], number(args[3])
@@ -41,7 +48,7 @@ func main() {
 	check(err)
 	fmt.Println("published alone", answer.Outcomes[0].HttpStatus)
 	fmt.Println("published in frames", publish(ctx, publisher, topic, count-1))
-	fmt.Println("acknowledged", receive(ctx, pb.NewSubscriberServiceClient(conn), topic, args[2], count))
+	fmt.Println("acknowledged", receive(ctx, subscriber, topic, args[2], count))
 }
 
 // publish sends frames of 10 messages, and returns how many messages were stored.
@@ -76,7 +83,7 @@ func publish(ctx context.Context, publisher pb.PublisherServiceClient, topic str
 func receive(ctx context.Context, subscriber pb.SubscriberServiceClient, topic, name string, count int) int {
 	stream, err := subscriber.Subscribe(ctx)
 	check(err)
-	start := &pb.Start{Topic: topic, Subscription: name, MaxOutstandingMessages: 100}
+	start := &pb.Start{Topic: topic, Subscription: name, MaxOutstandingMessages: 1000}
 	check(stream.Send(&pb.SubscribeRequest{Request: &pb.SubscribeRequest_Start{Start: start}}))
 	seen := map[string]bool{}
 	for len(seen) < count {
@@ -100,42 +107,67 @@ func receive(ctx context.Context, subscriber pb.SubscriberServiceClient, topic, 
 	return len(seen)
 }
 
+// bench publishes for some seconds, with so many frames or calls under way, and prints what it counted.
+// Without messages per frame it calls Publish.
 func bench(ctx context.Context, publisher pb.PublisherServiceClient, topic string, size, perFrame, window, seconds int) {
-	stream, err := publisher.PublishStream(ctx)
-	check(err)
-	data := []byte(`"` + string(make([]byte, 0)) + fmt.Sprintf("%0*d", max(size-2, 1), 0) + `"`)[:max(size, 3)]
-	request := &pb.PublishStreamRequest{Topic: topic}
-	for range perFrame {
-		request.Messages = append(request.Messages, &pb.Message{Data: data})
-	}
-	room := make(chan time.Time, window)
 	began := time.Now()
-	go func() {
-		for time.Since(began) < time.Duration(seconds)*time.Second {
-			room <- time.Now()
-			check(stream.Send(request))
-		}
-		check(stream.CloseSend())
-	}()
-	stored, failed := 0, 0
-	for {
-		answer, err := stream.Recv()
-		if err == io.EOF {
-			break
-		}
-		check(err)
-		for _, frame := range answer.Frames {
-			<-room
-			for _, outcome := range frame.Outcomes {
-				if outcome.HttpStatus == 201 {
-					stored++
-				} else {
-					failed++
-				}
+	isOver := func() bool { return time.Since(began) > time.Duration(seconds)*time.Second }
+	var stored, failed atomic.Int64
+	count := func(outcomes []*pb.PublishOutcome) {
+		for _, outcome := range outcomes {
+			if outcome.HttpStatus == 201 {
+				stored.Add(1)
+			} else {
+				failed.Add(1)
 			}
 		}
 	}
-	fmt.Printf("{\"stored\": %d, \"failed\": %d, \"seconds\": %f}\n", stored, failed, time.Since(began).Seconds())
+	data := []byte(`"` + strings.Repeat("x", max(size-2, 0)) + `"`)
+	if perFrame == 0 {
+		var callers sync.WaitGroup
+		for range window {
+			callers.Go(func() {
+				request := &pb.PublishRequest{Topic: topic, Messages: []*pb.Message{{Data: data}}}
+				for !isOver() {
+					answer, err := publisher.Publish(ctx, request)
+					check(err)
+					count(answer.Outcomes)
+				}
+			})
+		}
+		callers.Wait()
+	} else {
+		stream, err := publisher.PublishStream(ctx)
+		check(err)
+		request := &pb.PublishStreamRequest{Topic: topic}
+		for range perFrame {
+			request.Messages = append(request.Messages, &pb.Message{Data: data})
+		}
+		room := make(chan bool, window)
+		go func() {
+			for !isOver() {
+				room <- true
+				check(stream.Send(request))
+			}
+			check(stream.CloseSend())
+		}()
+		for {
+			answer, err := stream.Recv()
+			if err == io.EOF {
+				break
+			}
+			check(err)
+			for _, frame := range answer.Frames {
+				<-room
+				count(frame.Outcomes)
+			}
+		}
+	}
+	report(stored.Load(), failed.Load(), began)
+}
+
+func report(messages, failed int64, began time.Time) {
+	fmt.Printf("{\"messages\": %d, \"failed\": %d, \"seconds\": %f}\n", messages, failed, time.Since(began).Seconds())
 }
 
 func messages(count, first int) (made []*pb.Message) {

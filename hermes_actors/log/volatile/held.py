@@ -85,9 +85,9 @@ class Held:
         for ring in rings.values():
             ring.changed.unpark_all()
 
-    def takes(self, topic: str) -> bool:
-        """True if messages of this topic can be stored now."""
-        return self.partition is not None and topic in self._policies
+    def number_for(self, topic: str) -> int | None:
+        """The number of its partition of this topic; None if it cannot store any messages now."""
+        return self.partition if topic in self._policies else None
 
     @property
     def size_bytes(self) -> int:

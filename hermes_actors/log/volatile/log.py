@@ -7,7 +7,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppres
 from functools import partial
 
 import trio
-from msgspec import Struct
+from msgspec import Struct, field
 
 from hermes_actors.log.base import (
     EARLIEST,
@@ -49,7 +49,7 @@ class Holder(Struct, frozen=True):
     node: str = ""
     life: int = 0
     url: str = ""
-    key: str = ""
+    key: str = field(default="", name="memoryKey")
 
     @property
     def base(self) -> int:
@@ -305,8 +305,8 @@ class _Topics:
         if not is_volatile(topic):
             return await self._topics.describe(topic)
         await trio.lowlevel.checkpoint()
-        held = self._held
-        return TopicSettings() if held is not None and held.takes(topic) else None
+        number = None if self._held is None else self._held.number_for(topic)
+        return None if number is None else TopicSettings(first=number)
 
     async def partitions(self, topics: Sequence[str]) -> dict[str, int]:
         """As `LogTopics.partitions`."""

@@ -13,7 +13,7 @@ SCHEMA = Path(endpoint.__file__).with_name("schema.graphql")
 
 def test_the_printed_schema_is_kept():
     printed = schema().as_str() + "\n"
-    assert SCHEMA.read_text() == printed, f"write schema().as_str() to {SCHEMA}"
+    assert SCHEMA.read_text() == printed, "run make graphql"
 
 
 async def refusal(api, query, **variables):

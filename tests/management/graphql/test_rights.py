@@ -69,7 +69,11 @@ def test_each_field_is_tried():
     )
 
 
-@pytest.mark.parametrize("role", ["guest", *ACCOUNTS])
+@pytest.mark.parametrize(
+    ("authentication", "role"),
+    [("open", "guest"), *(("authenticated", role) for role in ("guest", *ACCOUNTS))],
+    indirect=["authentication"],
+)
 async def test_each_field_answers_each_role_as_its_route(graphql, authentication, role):  # noqa: F811
     headers = {"accept": "text/event-stream"}
     headers |= {} if role == "guest" else {"authorization": role}
@@ -86,6 +90,7 @@ async def test_each_field_answers_each_role_as_its_route(graphql, authentication
     assert found == wanted
 
 
+@pytest.mark.parametrize("authentication", ["open", "authenticated"], indirect=True)
 async def test_the_schema_is_for_those_who_may_read(graphql, authentication):  # noqa: F811
     answer = await graphql.post("/graphql", {"query": "{ __schema { types { name } } }"})
     assert answer.status_code == (401 if authentication.reads == "authenticated" else 200)

@@ -12,6 +12,7 @@ from hermes_actors.publisher.answers import (
     Answer,
     answer_to,
     error_answer,
+    of_topic,
     too_long_for_server,
 )
 from hermes_actors.publisher.batches.forms import Parcel
@@ -100,15 +101,19 @@ class Frame:
         if isinstance(part, Answer):
             return _encoded(outcome_of(part))
         if isinstance(part, Pending):
-            if type(part.outcome) is Stored and len(part.id) == ID_BYTES:
+            is_plain = len(part.id) == ID_BYTES and not part.route.topic.is_in_memory
+            if is_plain and type(part.outcome) is Stored:
                 return _BEGINNING + part.id.encode() + _END
             return _encoded(outcome_of(part.answer))
-        if part.is_stored:
+        topic = next((each.route.topic for each, _ in part.parts), None)
+        if part.is_stored and topic is not None and not topic.is_in_memory:
             return _BEGINNING + (_END + _BEGINNING).join(part.ids) + _END
         answers = [
             answer_to(outcome, own.decode(), self._topic, has_body=True)
             for own, outcome in zip(part.ids, part.outcomes(), strict=True)
         ]
+        if topic is not None:
+            answers = [of_topic(each, topic) for each in answers]
         return b"".join([_encoded(outcome_of(each)) for each in answers])
 
 

@@ -5,14 +5,16 @@ import base64
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any
 
 import msgspec
+from google.protobuf.timestamp_pb2 import Timestamp
 
 from hermes_actors.errors import Refused, Unavailable
+from hermes_actors.model.moments import moment_ms
 from hermes_actors.model.pulling import MESSAGES_MAX, Pulled, ReceivedMessage, Settled
-from hermes_actors.publisher.edges.grpc.callers import Context, credentials_of, written
+from hermes_actors.publisher.edges.grpc.callers import Context, credentials_of
 from hermes_actors.publisher.edges.grpc.wire import decoded
 from hermes_actors.rpc.v1 import broker_pb2
 from hermes_actors.runtime.bridge import BridgeClosed, TrioBridge
@@ -222,7 +224,8 @@ class _Client:
     async def _write(self, response: broker_pb2.SubscribeResponse) -> None:
         # gRPC takes one answer at a time.
         async with self._writing:
-            await written(self._context, response)
+            # A client that works on one message for long reads no further, and may.
+            await self._context.write(response.SerializeToString())
 
 
 def _asked_in(request: broker_pb2.SubscribeRequest) -> Asked:
@@ -249,12 +252,18 @@ def _message_of(received: ReceivedMessage) -> broker_pb2.ReceivedMessage:
         data=base64.b64decode(pulled.data or ""),
         attributes=pulled.attributes,
         message_id=pulled.message_id,
+        publish_time=_stamp(pulled.publish_time) if pulled.publish_time else None,
         ordering_key=pulled.ordering_key,
     )
-    if pulled.publish_time:
-        message.publish_time.FromJsonString(pulled.publish_time)
-    made = broker_pb2.ReceivedMessage(
-        ack_id=received.ack_id, message=message, delivery_attempt=received.delivery_attempt
+    return broker_pb2.ReceivedMessage(
+        ack_id=received.ack_id,
+        message=message,
+        delivery_attempt=received.delivery_attempt,
+        ack_deadline=_stamp(received.ack_deadline),
     )
-    made.ack_deadline.FromJsonString(received.ack_deadline)
-    return made
+
+
+@lru_cache(1_024)
+def _stamp(text: str) -> Timestamp:
+    at_ms = moment_ms(text, 0)
+    return Timestamp(seconds=at_ms // 1_000, nanos=at_ms % 1_000 * 1_000_000)
