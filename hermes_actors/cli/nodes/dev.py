@@ -5,11 +5,10 @@ import logging
 import os
 import select
 import shutil
-import signal
 import stat
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
@@ -212,14 +211,14 @@ def _delivering(first: Config, number: int) -> Config:
 
 async def _run_until_abandoned(plan: DevPlan) -> None:
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(_end_when_abandoned)
+        nursery.start_soon(_call_when_abandoned, nursery.cancel_scope.cancel)
         await _run(plan)
         nursery.cancel_scope.cancel()
 
 
-async def _end_when_abandoned() -> None:
-    """Begin the usual end when stdin, if it is a pipe or a socket, is closed, or when the parent
-    process ends. Another stdin (a terminal, /dev/null) says nothing about who started this.
+async def _call_when_abandoned(end: Callable[[], None]) -> None:
+    """Call `end` when stdin, if it is a pipe or a socket, is closed, or when the parent process
+    ends. Another stdin (a terminal, /dev/null) says nothing about who started this.
     """
     parent = os.getppid()
     kind = 0 if sys.stdin is None else os.fstat(0).st_mode
@@ -230,7 +229,8 @@ async def _end_when_abandoned() -> None:
             break
         await trio.sleep(0.2)
     _logger.warning("ends, because its stdin is closed or its parent process has ended")
-    os.kill(os.getpid(), signal.SIGTERM)
+    # Without a drain: the data goes, and nobody needs the answers any more.
+    end()
 
 
 async def _run(plan: DevPlan) -> None:
