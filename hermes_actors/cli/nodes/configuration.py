@@ -28,7 +28,9 @@ FileArgument = Annotated[
 ]
 ConfigOption = Annotated[
     Path | None,
-    typer.Option("--config", metavar="FILE", help="The same, as for 'hermes node'."),
+    typer.Option(
+        "--config", metavar="FILE", help="The same file, as an option like that of 'hermes node'."
+    ),
 ]
 
 
@@ -45,7 +47,7 @@ def check(
     option: ConfigOption = None,
     files: Annotated[
         bool,
-        typer.Option("--files/--no-files", help="Check the files and folders that it names."),
+        typer.Option("--files/--no-files", help="Also check the files and folders that it names."),
     ] = True,
 ) -> None:
     """Check a file, overridden by HERMES_… variables, and the files that it names."""
