@@ -126,7 +126,7 @@ def test_a_variable_is_put_in_and_else_its_default():
 
 @pytest.mark.parametrize("text", ["$A", "${A}", "${A-b}", "${A:?b}", "${A:+b}", "$$", "${A:-${B}}"])
 def test_another_form_of_a_variable_is_refused(text):
-    with pytest.raises(LaunchFailed, match=r"knows variables only as \$\{NAME:-default\}"):
+    with pytest.raises(LaunchFailed, match=r"supports variables only as \$\{NAME:-default\}"):
         parsed({"a": {"image": text}}, {"A": "a", "B": "b"})
 
 
@@ -144,7 +144,7 @@ def test_another_form_of_a_variable_is_refused(text):
     ],
 )
 def test_what_the_launcher_does_not_know_is_an_error_that_names_it(tree, place, named):
-    with pytest.raises(LaunchFailed, match=f"^{place}: .*{named}.* knows no more of Compose"):
+    with pytest.raises(LaunchFailed, match=f"^{place}: .*{named}.* supports only what"):
         composefile.parse(tree, {})
 
 
@@ -219,10 +219,10 @@ def test_an_image_and_a_program_that_are_not_known_are_refused(tmp_path):
     file = tmp_path / "compose.yaml"
     node = {"image": "hermes-actors:1"}
     for service, message in (
-        ({"image": "redis:8"}, "'redis:8' is not known"),
+        ({"image": "redis:8"}, "'redis:8' is not supported"),
         (
             {**node, "healthcheck": {"test": ["CMD", "curl", "x"]}},
-            r"services\.a\.healthcheck\.test: 'curl' is not known",
+            r"services\.a\.healthcheck\.test: 'curl' is not supported",
         ),
         ({**node, "command": ["node"]}, r"services\.a\.command: .*the image's own"),
     ):
@@ -240,7 +240,7 @@ def test_a_file_that_is_not_there_or_not_yaml_is_one_sentence(tmp_path):
         composefile.read(wrong, {})
     wrong.write_text("services: {}")
     (tmp_path / ".env").write_text("A=1")
-    with pytest.raises(LaunchFailed, match=r"\.env: is not read"):
+    with pytest.raises(LaunchFailed, match=r"\.env: Compose would read"):
         composefile.read(wrong, {})
 
 
@@ -259,7 +259,7 @@ def order(dependencies, wanted):
 
 
 def test_what_a_service_depends_on_must_be_there():
-    with pytest.raises(LaunchFailed, match="there is no service 'b'; there are a"):
+    with pytest.raises(LaunchFailed, match="there is no service 'b'; known are a"):
         order({"a": "b"}, ["a"])
 
 

@@ -61,7 +61,7 @@ def test_an_old_java_is_refused_and_named(tmp_path):
 
 def test_a_java_without_a_version_is_refused(tmp_path):
     program(tmp_path / "java", "exit 1")
-    with pytest.raises(LaunchFailed, match="does not tell a version"):
+    with pytest.raises(LaunchFailed, match="prints no version"):
         java_command({"PATH": str(tmp_path)})
 
 
@@ -109,7 +109,7 @@ def test_given_jars_are_used_as_they_are_and_in_order(tmp_path):
 
 
 def test_a_given_folder_without_jars_is_refused(tmp_path):
-    with pytest.raises(LaunchFailed, match=r"LOCAL_KAFKA_JARS is .* there are no jars in it"):
+    with pytest.raises(LaunchFailed, match=r"LOCAL_KAFKA_JARS is .* it has no jars"):
         KAFKA.classpath({"LOCAL_KAFKA_JARS": str(tmp_path)})
 
 
@@ -138,7 +138,7 @@ def test_a_failed_fetch_is_one_sentence_and_leaves_nothing_half_done(kafka, envi
     assert failure.value.message == (
         "Maven could not fetch Kafka's jars: exit code 1, Could not resolve "
         "org.apache.kafka:kafka_2.13; check the network and Maven's settings, or let "
-        "LOCAL_KAFKA_JARS name a folder that has the jars"
+        "LOCAL_KAFKA_JARS to a folder that has the jars"
     )
     folder = kafka.cache_folder(environment)
     assert [path.name for path in folder.parent.iterdir()] == [f"{folder.name}.lock"]
@@ -150,7 +150,7 @@ def test_a_failed_fetch_is_one_sentence_and_leaves_nothing_half_done(kafka, envi
 
 def test_a_fetch_that_brings_nothing_is_a_failure(kafka, environment, tmp_path):
     program(tmp_path / "bin" / "mvn", "exit 0")
-    with pytest.raises(LaunchFailed, match="brought no jars"):
+    with pytest.raises(LaunchFailed, match="fetched no jars"):
         kafka.folder(environment)
 
 
