@@ -80,10 +80,10 @@ def test_credentials_that_cannot_be_shown_send_nothing(hermes, server, files, gi
 
 
 def test_a_401_says_how_to_say_who_one_is(hermes, server):
-    server.on("POST /groups", (401, {"message": "Credentials are needed here", "code": "OTHER"}))
+    server.on("POST /groups", (401, {"message": "Credentials are required here", "code": "OTHER"}))
     result = hermes("group", "create", "shop")
     assert result.exit_code == 1
-    assert "Credentials are needed here; authenticate with --user" in result.stderr
+    assert "Credentials are required here; authenticate with --user" in result.stderr
 
 
 @contextmanager

@@ -229,7 +229,7 @@ def test_each_error_names_file_line_item_and_field_before_anything_is_written(
     ("text", "problem"),
     [
         ("groups: [", "cannot be read"),
-        ("groups: []\ngroups: []\n", "line 2: groups is there twice"),
+        ("groups: []\ngroups: []\n", "line 2: groups appears twice"),
         ("- a", "expected an object with lists of items"),
         ("on: push", "True is unknown; known are"),
         ("[a]: b", "cannot be read"),
