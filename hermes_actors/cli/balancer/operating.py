@@ -71,7 +71,7 @@ def drain(
     try:
         management().put(path + query, {"reason": reason} if reason else {})
     except Refusal as refusal:
-        if "force it" in refusal.message:
+        if "use force" in refusal.message:
             raise CommandFailed(f"{refusal.message}: --force") from refusal
         raise
     say(f"{dc} {node}: its subscriptions move away; --undo reverses this")
