@@ -32,13 +32,13 @@ help: ## Print what each target does
 .PHONY: .venv
 .venv: $(STAMP) ## Create the environment from requirements.lock, with checked hashes
 
-$(STAMP): requirements.lock pyproject.toml
+$(STAMP): requirements.lock pyproject.toml client/pyproject.toml
 	@$(find_python); echo "make: .venv with $$("$$found" --version)"; "$$found" -m venv .venv
 	@echo "make: $$(grep -c == requirements.lock) packages of requirements.lock, hashes checked (about a minute, 320 MB) …"
 	@$(BIN)/python -m pip install --disable-pip-version-check --progress-bar off --require-hashes -r requirements.lock \
 	    | sed -un 's/^Collecting \([^ ]*\).*/  \1/p; s/^Installing.*/make: unpacking them …/p'
-	@echo "make: hermes_actors itself …"
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@echo "make: hermes_actors itself, and its client …"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e . -e client
 	@touch $@
 
 # PySpark comes as sources only; its build requirements are locked too, and nothing else is fetched.
@@ -77,6 +77,15 @@ unexport PYTHONDONTWRITEBYTECODE
 metrics: $(STAMP) ## Write the tables of docs/metrics.md from the source
 	@{ sed '/^## /,$$d' docs/metrics.md; $(BIN)/python -c 'from hermes_actors.node.measures import tables; print(tables())'; } > docs/metrics.new
 	@mv docs/metrics.new docs/metrics.md
+
+.PHONY: graphql
+graphql: $(STAMP) ## Write the schema of GraphQL from the source
+	@$(BIN)/python -c 'from hermes_actors.management.graphql.schema import schema; print(schema().as_str())' > schema.new
+	@mv schema.new hermes_actors/management/graphql/schema.graphql
+
+.PHONY: proto
+proto: $(STAMP) ## Write the packaged gRPC stubs from proto/
+	@$(BIN)/python proto/generate.py
 
 .PHONY: check
 check: $(STAMP) ## Check format, lint, types and layers, and run the fast tests
@@ -119,7 +128,7 @@ soak: $(SPARK_STAMP) ## Run long tests: soaks, the compose file, benchmarks, SEE
 
 .PHONY: bench
 bench: $(SPARK_STAMP) ## Run the benchmarks, one after another
-	@for name in actors append publish hedging deliver failover balancer filters schemas telemetry fsyncs spool idle_subscriptions stalled_partition spark; do \
+	@for name in actors append publish over_grpc hedging deliver failover balancer filters schemas telemetry fsyncs spool idle_subscriptions stalled_partition spark; do \
 	    if [ -f "benchmarks/$$name.py" ]; then echo "== benchmarks/$$name.py"; $(BIN)/python "benchmarks/$$name.py"; fi; \
 	done
 

@@ -1,14 +1,14 @@
 """How fast nodes publish: closed and open loops, HTTP/1.1, HTTP/2 and batches, compared with
 floors.
 
-    python benchmarks/publish.py [--logs embedded,kafka] [--protocols http1,http2,batch]
+    python benchmarks/publish.py [--logs embedded,memory,kafka] [--protocols http1,http2,batch]
         [--loads closed,open] [--seconds 3] [--bytes 100,1024 | --messages FILE]
         [--connections 1,32,64] [--rates 10%,50%,2000] [--find-max P99_MS]
         [--delivered] [--json FILE] [--svg FILE]
 
 This process is the client; each server and Kafka are separate processes; all are on loopback and
 end with the run. First come the floors of the run: the disk or Kafka's clients alone, and the
-frontend's listener with nothing behind it.
+frontend's listener with nothing behind it. The log `memory` is a PERFORMANCE topic.
 """
 
 import argparse
@@ -30,7 +30,7 @@ from publishing.load import PROTOCOLS, Load, OpenLoad, Target, run
 from publishing.messages import Messages, from_file, made_up
 from publishing.node import EmptyServer, Node, Server
 
-LOGS, LOADS = ("embedded", "kafka"), ("closed", "open")
+LOGS, LOADS = ("embedded", "memory", "kafka"), ("closed", "open")
 BATCH_CONNECTIONS = (1, 4)
 POOL = {"http1": 64, "http2": 64, "batch": 4}
 """Maximum number of an open loop's messages under way, or of connections with a batch."""
@@ -191,11 +191,12 @@ class Bench:
 
     @contextmanager
     def _node(self, log: str) -> Iterator[Node]:
-        folder = self._folder() if log == "embedded" else None
+        folder = self._folder() if log != "kafka" else None
         with Node(self.kafka_servers, free_ports(2), folder) as node:
             node.wait_ready()
             if folder or not self._has_topic:
-                node.create_topic(self.asked.ack)
+                fields = {"durability": "PERFORMANCE"} if log == "memory" else {}
+                node.create_topic(self.asked.ack, **fields)
                 if self.sink is not None:
                     node.deliver_to(self.sink.at("count"))
                 self._has_topic = self._has_topic or not folder
@@ -245,7 +246,7 @@ def arguments() -> argparse.Namespace:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     add = parser.add_argument
-    add("--logs", type=names_of(LOGS), default=list(LOGS))
+    add("--logs", type=names_of(LOGS), default=["embedded", "kafka"])
     add("--protocols", type=names_of(tuple(PROTOCOLS)), default=list(PROTOCOLS))
     add("--loads", type=names_of(LOADS), default=list(LOADS))
     add("--seconds", type=float, default=3.0, help="of each figure")

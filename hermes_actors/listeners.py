@@ -1,9 +1,10 @@
 """A node with its listening sockets: opened at the start, drained and closed at the stop."""
 
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
+from typing import Any
 
 import trio
 from litestar import Router
@@ -11,23 +12,30 @@ from msgspec import Struct
 
 from hermes_actors.actors.restart import TENANT
 from hermes_actors.config import Config, FrontendConfig
+from hermes_actors.config.delivery import PullConfig
+from hermes_actors.config.publishing import MemoryConfig
 from hermes_actors.console.console import Console
 from hermes_actors.console.front import Front
 from hermes_actors.console.history import History
 from hermes_actors.console.routes import console_routes
 from hermes_actors.console.sessions import Sessions
+from hermes_actors.management.access.roles import require_allowed
+from hermes_actors.management.access.table import rule_of
+from hermes_actors.management.administration import Administration
 from hermes_actors.management.app import build_app
 from hermes_actors.management.http.gate import Gate
 from hermes_actors.node import Node, NodeEnvironment, open_node
+from hermes_actors.node.keyed import App
 from hermes_actors.node.pulling import pull_app
 from hermes_actors.publisher.edges.asgi import AsgiServer
 from hermes_actors.publisher.edges.publishing import PagesEdge
 from hermes_actors.publisher.edges.server import FrontendServer, HttpServer
-from hermes_actors.publisher.edges.tls import CERTIFICATES
+from hermes_actors.publisher.edges.tls import CERTIFICATES, ListenerTls
 from hermes_actors.publisher.status import Pages
 from hermes_actors.runtime import guest
-from hermes_actors.runtime.bridge import open_bridge
+from hermes_actors.runtime.bridge import TrioBridge, open_bridge
 from hermes_actors.runtime.clock import Clock
+from hermes_actors.security.account import Credentials
 from hermes_actors.security.watched import watched_files
 from hermes_actors.status.dependencies import reasons
 from hermes_actors.telemetry.metrics import Metrics, render_in_turns
@@ -47,6 +55,8 @@ class Addresses(Struct, frozen=True, omit_defaults=True):
     management: str = ""
     management_tls: str = ""
     status: str = ""
+    grpc: str = ""
+    """Host and port."""
 
 
 async def serve_node(
@@ -72,7 +82,10 @@ async def serve_node(
         management, management_tls = await listeners.enter_async_context(
             _open_management(node, environment, certificates)
         )
-        await listeners.enter_async_context(_open_pulling(node, environment.clock))
+        await listeners.enter_async_context(_open_internals(node, environment.clock))
+        grpc = await listeners.enter_async_context(
+            _open_grpc(node, environment.clock, certificates)
+        )
         if await _wait_prepared(node, stop, front.listen):
             await front.open()
         task_status.started(
@@ -83,10 +96,12 @@ async def serve_node(
                 management,
                 management_tls,
                 front.status,
+                grpc,
             )
         )
         await stop.wait()
         await front.drain.run()
+        await node.memory.settle()
 
 
 class _Front:
@@ -101,7 +116,7 @@ class _Front:
         if node.frontend is not None:
             self._server = FrontendServer(node.frontend)
             self.publish, self.publish_tls = _urls(config.frontend.host, self._server)
-            _renew(node, self._server, "frontend", certificates)
+            _renew(node, self._server.tls, "frontend", certificates)
             return
         listener = FrontendConfig(
             host=config.status.host, port=config.status.port, headers_max=_HEADERS_MAX
@@ -199,7 +214,7 @@ async def _open_management(
             field="management.port",
             idle_s=config.idle_connection_timeout_ms / 1_000,
         )
-        _renew(node, server, "management", certificates)
+        _renew(node, server.tls, "management", certificates)
         await guest.call(server.start)
         try:
             yield _urls(config.host, server)
@@ -211,30 +226,98 @@ async def _open_management(
 
 
 @asynccontextmanager
-async def _open_pulling(node: Node, clock: Clock) -> AsyncIterator[None]:
-    """Hand out messages of pull subscriptions to other nodes during the block."""
-    if "consumers" not in node.config.roles:
+async def _open_internals(node: Node, clock: Clock) -> AsyncIterator[None]:
+    """Hand out messages of pull subscriptions and of topics in memory to other nodes during the
+    block.
+    """
+    async with AsyncExitStack() as listeners:
+        if "consumers" in node.config.roles:
+            pull, key = node.config.consumers.pull, node.environment.ids.message_id()
+            made = _open_internal(pull, "consumers.pull", partial(pull_app, node, key), clock)
+            node.pull = (await listeners.enter_async_context(made), key)
+        if node.memory.held is not None:
+            memory = node.config.frontend.memory
+            made = _open_internal(memory, "frontend.memory", node.memory.app, clock)
+            node.memory.listen(await listeners.enter_async_context(made))
         yield
-        return
-    config = node.config.consumers.pull
+
+
+@asynccontextmanager
+async def _open_internal(
+    config: PullConfig | MemoryConfig, field: str, make: Callable[[TrioBridge], App], clock: Clock
+) -> AsyncIterator[str]:
+    """Serve other nodes during the block. Yields the URL for them."""
     async with open_bridge() as bridge:
         listener = FrontendConfig(host=config.host, port=config.port, headers_max=_HEADERS_MAX)
-        key = node.environment.ids.message_id()
-        app = pull_app(node, key, bridge)
-        server = AsgiServer(app, listener, clock, field="consumers.pull.port", idle_s=60.0)
+        server = AsgiServer(make(bridge), listener, clock, field=f"{field}.port", idle_s=60.0)
         await guest.call(server.start)
-        node.pull = (config.url or _urls(config.host, server)[0], key)
         try:
-            yield
+            yield config.url or _urls(config.host, server)[0]
         finally:
             bridge.close()
             with trio.CancelScope(shield=True):
                 await guest.call(server.stop)
 
 
-def _renew(node: Node, server: HttpServer, listener: str, certificates: Metrics) -> None:
+@asynccontextmanager
+async def _open_grpc(node: Node, clock: Clock, certificates: Metrics) -> AsyncIterator[str]:
+    """Serve gRPC during the block, if that is enabled. Yields host and port."""
+    config = node.config.grpc
+    if not config.enabled:
+        yield ""
+        return
+    # Loading gRPC takes a tenth of a second and 10 MiB, which nodes without it save.
+    from hermes_actors.publisher.edges.grpc.publishing import PublisherCalls
+    from hermes_actors.publisher.edges.grpc.server import GrpcServer
+    from hermes_actors.publisher.edges.grpc.subscribing import SubscriberCalls
+
+    async with open_bridge() as bridge:
+        parts, frontend = node.administration, node.frontend
+        subscriber = None
+        if parts is not None:
+            subscriber = SubscriberCalls(partial(_asked_of_owner, parts), bridge, clock)
+            node.drain.on_closed.append(subscriber.end_all)
+        server = GrpcServer(
+            config,
+            node.drain,
+            None if frontend is None else PublisherCalls(frontend),
+            subscriber,
+            body_bytes_max=node.config.frontend.body_bytes_max,
+            header_bytes_max=node.config.frontend.header_bytes_max,
+        )
+        _renew(node, server.tls, "grpc", certificates)
+        await guest.call(server.bind)
+        await guest.call(server.start)
+        try:
+            yield f"{config.host}:{server.port}"
+        finally:
+            bridge.close()
+            with trio.CancelScope(shield=True):
+                await guest.call(server.stop)
+
+
+async def _asked_of_owner(
+    parts: Administration,
+    credentials: Credentials,
+    verb: str,
+    topic: str,
+    subscription: str,
+    body: Mapping[str, Any],
+) -> bytes:
+    """As the route of management: identify the client, check its rights, and call."""
+    parts.health.require_readable()
+    caller = await parts.security.identify(credentials)
+    if caller is None:
+        raise parts.security.refusal()
+    rule = rule_of("POST", "/topics/{topic}/subscriptions/{name}/" + verb)
+    require_allowed(caller, rule, f"{verb} from subscription {topic}${subscription}")
+    pulls = parts.pulls
+    calls = {"pull": pulls.pull, "ack": pulls.ack, "nack": pulls.nack, "extend": pulls.extend}
+    return await calls[verb](caller, topic, subscription, body)
+
+
+def _renew(node: Node, tls: ListenerTls | None, listener: str, certificates: Metrics) -> None:
     """Load the listener's certificate again when its files change."""
-    tls = server.tls
     if tls is None:
         return
     certificate = watched_files(

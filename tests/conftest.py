@@ -20,6 +20,7 @@ from _pytest.faulthandler import fault_handler_stderr_fd_key
 from hypothesis import HealthCheck, settings
 
 from hermes_actors.runtime import guest
+from hermes_actors.runtime.collecting import MIDDLE_MAX, YOUNG_MAX
 from hermes_chaos.live.logs import RETENTION_RESTS
 from hermes_local.kafka import Cluster
 
@@ -120,6 +121,8 @@ def pytest_collection_finish() -> None:
     gc.collect()
     gc.freeze()
     gc.enable()
+    # Rare, as in a node: by default it takes an eighth of the time.
+    gc.set_threshold(YOUNG_MAX, MIDDLE_MAX)
 
 
 @pytest.fixture(scope="session")

@@ -41,6 +41,7 @@ from hermes_actors.publisher.edges.http2.protocol import Frames
 from hermes_actors.publisher.idempotency import KeyWindow, parse_key
 from hermes_actors.security.account import BadCredentials
 from hermes_actors.security.tokens import TokenRules, header_of
+from tests.seeds import seeds
 
 CALLS_MAX = 40_000
 MESSAGE_BYTES = 2_097_152
@@ -270,7 +271,7 @@ def test_tokens():
         assert calls_of(lambda head=head: header_of(f"{head}.e30.x", rules)) <= CALLS_MAX
 
 
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", seeds(5))
 def test_filters_bodies_and_matchers_at_random(seed):
     rng = random.Random(seed)
     for _ in range(20):

@@ -1,12 +1,12 @@
 """The rules of the house that no linter knows."""
 
-import ast
 import re
 import subprocess
 import sys
 import tomllib
 import typing
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -35,11 +35,10 @@ def tracked() -> list[Path]:
     return [path for path in paths if path.is_file()]
 
 
-def texts() -> Iterator[tuple[str, str]]:
-    for path in tracked():
-        content = path.read_bytes()
-        if b"\0" not in content[:8_000]:
-            yield str(path.relative_to(ROOT)), content.decode()
+@cache
+def texts() -> list[tuple[str, str]]:
+    contents = [(str(path.relative_to(ROOT)), path.read_bytes()) for path in tracked()]
+    return [(name, content.decode()) for name, content in contents if b"\0" not in content[:8_000]]
 
 
 def project() -> dict[str, Any]:
@@ -91,7 +90,7 @@ def test_each_direct_dependency_says_why_it_is_there() -> None:
 
 
 def test_each_direct_dependency_is_in_the_lock() -> None:
-    for extra in ("", "dev", "spark"):
+    for extra in ("", "dev", "spark", "testing"):
         lock = ROOT / ("spark/requirements.lock" if extra == "spark" else "requirements.lock")
         locked = set(re.findall(r"^([a-z0-9._-]+)==", lock.read_text(), re.MULTILINE))
         for requirement in dependencies()[extra]:
@@ -108,34 +107,29 @@ def test_what_spark_shares_with_the_product_is_locked_alike() -> None:
 
 
 def test_what_the_product_imports_is_a_direct_dependency() -> None:
-    declared = {distribution(requirement) for requirement in dependencies()[""]}
-    for path in sorted((ROOT / "hermes_actors").rglob("*.py")):
-        for node in statements(ast.parse(path.read_text())):
-            names = []
-            if isinstance(node, ast.Import):
-                names = [alias.name for alias in node.names]
-            elif isinstance(node, ast.ImportFrom) and node.module:
-                names = [node.module]
-            for name in names:
-                top = name.partition(".")[0]
-                if top in sys.stdlib_module_names or top in ("hermes_actors", "__future__"):
-                    continue
+    product, testing = (
+        {distribution(each) for extra in extras for each in dependencies()[extra]}
+        for extras in (("",), ("", "testing"))
+    )
+    known = sys.stdlib_module_names | {"hermes_actors", "__future__"}
+    imported = re.compile(r"^ *(?:import (\w+)|from (\w+)[\w.]* import )", re.MULTILINE)
+    for name, text in texts():
+        if name.startswith("hermes_actors/") and name.endswith(".py"):
+            declared = testing if "/testing/" in name else product
+            for top in {"".join(found) for found in imported.findall(text)} - known:
                 is_declared = distribution(CALLED.get(top, top)) in declared
-                assert is_declared, f"{path.relative_to(ROOT)} imports {top}"
-
-
-def statements(node: ast.AST) -> Iterator[ast.AST]:
-    """All of them, how deep ever: no import is in an expression, of which there are many more."""
-    for child in ast.iter_child_nodes(node):
-        if not isinstance(child, ast.expr):
-            yield child
-            yield from statements(child)
+                assert is_declared, f"{name} imports {top}"
 
 
 CALLED = {
+    "google": "protobuf",
+    "grpc": "grpcio",
+    "grpc_health": "grpcio-health-checking",
+    "grpc_reflection": "grpcio-reflection",
     "jwt": "pyjwt",
     "argon2": "argon2-cffi",
     "opentelemetry": "opentelemetry-sdk",
+    "strawberry": "strawberry-graphql",
     "yaml": "pyyaml",
 }
 """Distributions that are called otherwise than what is imported from them."""
@@ -181,16 +175,14 @@ def documented() -> dict[str, list[str]]:
     return {cells[0].strip("`"): cells[1:] for cells in rows}
 
 
-@pytest.mark.parametrize(("path", "default"), list(fields(Config)))
-def test_each_field_of_the_configuration_is_documented(path: str, default: Any) -> None:
-    assert path in documented(), f"docs/configuration.md has no row for {path}"
-    shown, meaning = documented()[path]
-    assert msgspec.json.decode(shown.strip("`")) == msgspec.to_builtins(default)
-    assert len(meaning) > 15
-
-
-def test_no_documented_field_has_gone() -> None:
-    assert set(documented()) == {path for path, _default in fields(Config)}
+def test_each_field_of_the_configuration_is_documented_and_nothing_else() -> None:
+    rows = documented()
+    for path, default in fields(Config):
+        assert path in rows, f"docs/configuration.md has no row for {path}"
+        shown, meaning = rows.pop(path)
+        assert msgspec.json.decode(shown.strip("`")) == msgspec.to_builtins(default), path
+        assert len(meaning) > 15, path
+    assert rows == {}, "docs/configuration.md has rows of no field"
 
 
 def test_each_field_of_the_configuration_is_read_by_something() -> None:

@@ -193,7 +193,7 @@ async def test_nobody_waits_for_a_registry_that_hangs(autojump_clock, registry):
         await publish('{"age":1}', schema_version="2", **AVRO)
         await trio.sleep(10)
         began_s = trio.current_time()
-        for _ in range(600):
+        for _ in range(200):
             assert (await publish('{"age":1}', schema_version="2", **AVRO))[0] == 500
             await trio.sleep(0.1)
-        assert trio.current_time() - began_s < 61
+        assert trio.current_time() - began_s < 21

@@ -63,10 +63,6 @@ def only(spans, name):
     return span
 
 
-def attempts_of(spans):
-    return sorted([each for each in spans if each.name == "POST"], key=lambda each: each.start_ns)
-
-
 @pytest.mark.parametrize(
     ("receiver", "protocol"), [(http_collector, "http/protobuf"), (grpc_collector, "grpc")]
 )

@@ -122,12 +122,10 @@ class Anything:
         return 1
 
 
-@pytest.mark.parametrize("cls", STRUCTS, ids=lambda each: f"{each.__module__}.{each.__name__}")
-def test_no_struct_shows_a_secret(cls: type[Struct]) -> None:
-    value = made_of(cls)
-    assert CANARY not in repr(value)
-    assert CANARY not in str(value)
-    assert CANARY not in f"{[value]!r} {ValueError(value)!r}"
+def test_no_struct_shows_a_secret() -> None:
+    for cls in STRUCTS:
+        value = made_of(cls)
+        assert CANARY not in f"{value} {[value]!r} {ValueError(value)!r}", cls
 
 
 def test_the_walk_finds_what_holds_secrets() -> None:

@@ -74,7 +74,7 @@ def _show(found: Fields) -> None:
     }
     show_table(columns, fields_of(found, "changes"), "no such changes")
     if not found.get("isComplete"):
-        warn(f"incomplete: changes before {found.get('searchedSince')} could not be read")
+        warn(f"not searched: changes before {found.get('searchedSince')}, which memory has not")
     if following := found.get("next"):
         warn(f"there are more: give a higher --limit, or --before {printable(str(following))}")
 

@@ -14,6 +14,7 @@ from hermes_actors.config.kafka import KafkaClusterConfig, KafkaConfig
 from hermes_actors.config.loading import load
 from hermes_actors.config.publishing import (
     FrontendConfig,
+    GrpcConfig,
     IdempotencyConfig,
     ManagementTlsConfig,
     PropagationConfig,
@@ -50,6 +51,7 @@ __all__ = [
     "EndpointsConfig",
     "FallbackConfig",
     "FrontendConfig",
+    "GrpcConfig",
     "IdempotencyConfig",
     "JwtConfig",
     "KafkaClusterConfig",

@@ -9,7 +9,7 @@ import re
 import msgspec
 from msgspec import Struct
 
-from hermes_actors.config.checks_endpoints import check_endpoints
+from hermes_actors.config.checks_endpoints import check_endpoints, check_internal
 from hermes_actors.config.checks_schema import check_schema
 from hermes_actors.config.checks_security import check_security
 from hermes_actors.config.ports import Port, ports
@@ -36,12 +36,15 @@ def check(config: Config) -> None:
         ("management.tls.port", config.management.tls.port),
         ("status.port", config.status.port),
         ("consumers.pull.port", consumers.pull.port),
+        ("frontend.memory.port", frontend.memory.port),
+        ("grpc.port", config.grpc.port),
     ):
         require(
             0 <= port <= 65_535,
             f"{port_name}: {port} is not in 0…65535; 0 takes any free port",
         )
     _check_ports(config)
+    check_internal(frontend.memory, "frontend.memory")
     for name, value, example in (("dc", config.dc, "dc1"), ("node", config.node, "node1")):
         # Both become parts of file names and of keys in the metadata log.
         require(
@@ -60,7 +63,16 @@ def check(config: Config) -> None:
             "management.allowed_group_name_pattern: is not a regular expression "
             f"({error}); the default is ^[a-zA-Z0-9.]+$"
         ) from error
-    for section, tls in (("frontend", frontend.tls), ("management", config.management.tls)):
+    require(
+        not config.grpc.enabled or bool({"frontend", "management"} & set(config.roles)),
+        "grpc.enabled: a node with the role consumers alone has nothing to serve; set it on nodes "
+        "with the role frontend (publishing) or management (subscribing)",
+    )
+    for section, tls in (
+        ("frontend", frontend.tls),
+        ("management", config.management.tls),
+        ("grpc", config.grpc.tls.listener),
+    ):
         require(
             bool(tls.certificate_file) == bool(tls.key_file),
             f"{section}.tls.certificate_file: goes together with {section}.tls.key_file; "

@@ -7,6 +7,7 @@ import re
 from urllib.parse import urlsplit
 
 from hermes_actors.config.delivery import ProxyConfig, PullConfig
+from hermes_actors.config.publishing import MemoryConfig
 from hermes_actors.config.requiring import require
 from hermes_actors.config.tree import ConsumersConfig
 from hermes_actors.errors import ConfigError
@@ -40,7 +41,7 @@ def check_endpoints(consumers: ConsumersConfig) -> None:
         not resolver or _PLUGIN.fullmatch(resolver) is not None,
         f"consumers.recipients.resolver: '{resolver}' is not module:function",
     )
-    _check_pull(consumers.pull)
+    check_internal(consumers.pull, "consumers.pull")
     _check_proxy(consumers.proxy)
     _check_senders(consumers.senders)
     require(
@@ -56,11 +57,13 @@ def check_endpoints(consumers: ConsumersConfig) -> None:
     )
 
 
-def _check_pull(pull: PullConfig) -> None:
+def check_internal(listener: PullConfig | MemoryConfig, field: str) -> None:
+    """Other nodes can reach the listener."""
+    hosts = ("0.0.0.0", "::", "")  # noqa: S104 -- not listened on
     require(
-        bool(pull.url) or pull.host not in ("0.0.0.0", "::", ""),  # noqa: S104 -- not listened on
-        "consumers.pull.url: is needed, because consumers.pull.host is no address that other nodes "
-        "can connect to; write http://10.0.0.5:8071, or make host this node's own address",
+        bool(listener.url) or listener.host not in hosts,
+        f"{field}.url: is needed, because {field}.host is no address that other nodes can connect "
+        "to; write http://10.0.0.5:8071, or make host this node's own address",
     )
 
 

@@ -161,7 +161,11 @@ def _check_jwt(jwt: JwtConfig) -> None:
 
 
 def _check_tls(config: Config) -> None:
-    listeners = {"frontend": config.frontend.tls, "management": config.management.tls.listener}
+    listeners = {
+        "frontend": config.frontend.tls,
+        "management": config.management.tls.listener,
+        "grpc": config.grpc.tls.listener,
+    }
     for section, tls in listeners.items():
         asks = tls.client_auth != "not_requested"
         require(

@@ -13,10 +13,9 @@ import msgspec
 from msgspec import Struct
 
 from hermes_actors.config.checks import check
-from hermes_actors.config.misspelt import did_you_mean, did_you_mean_variable
 from hermes_actors.config.tree import Config
 from hermes_actors.errors import ConfigError
-from hermes_actors.model.places import explained
+from hermes_actors.model.places import explained, words_at
 
 _log = logging.getLogger(__name__)
 
@@ -42,7 +41,6 @@ _INJECTED = re.compile(
 )
 _INJECTED_URL = re.compile(r"(tcp|udp|sctp)://.*")
 _PAGE = "docs/configuration.md lists every field"
-_UNKNOWN = re.compile("Object contains unknown field `(.*)`")
 _decode = partial(msgspec.convert, type=Config)
 
 
@@ -85,10 +83,10 @@ def load(
         source = variables.get(field_path) or str(path or "configuration")
         section = place.removeprefix(".")
         where = f"{section}: " if section else ""
-        unknown = _UNKNOWN.fullmatch(problem)
-        meant = did_you_mean(Config, section, unknown[1]) if unknown else _choices(field_path)
+        if words := words_at(Config, place):
+            problem += f"; it is one of {', '.join(words)}"
         raise ConfigError(
-            f"{source}: {where}{problem}{meant}; {_PAGE}, its default and its unit"
+            f"{source}: {where}{problem}; {_PAGE}, its default and its unit"
         ) from error
     check(config)
     return config
@@ -103,23 +101,6 @@ def _put_under(tree: dict[str, Any], defaults: Mapping[str, Any]) -> None:
                 _put_under(given, value)
         else:
             tree.setdefault(name, value)
-
-
-def _choices(field_path: str) -> str:
-    """Return the hint that lists a field's allowed words; empty string if others are allowed."""
-    kind: Any = Config
-    for name in field_path.split("."):
-        fields = {each.name: each.type for each in msgspec.structs.fields(kind)}
-        if name not in fields:
-            return ""
-        kind = fields[name]
-        if not _is_struct(kind):
-            break
-    if typing.get_origin(kind) is list:
-        kind = typing.get_args(kind)[0]
-    if typing.get_origin(kind) is not typing.Literal:
-        return ""
-    return f"; it is one of {', '.join(typing.get_args(kind))}"
 
 
 def _overlay(tree: dict[str, Any], variable: str, text: str) -> str:
@@ -159,8 +140,7 @@ def _overlay(tree: dict[str, Any], variable: str, text: str) -> str:
 
 
 def _no_such(variable: str) -> ConfigError:
-    meant = did_you_mean_variable(Config, _ENV_PREFIX, sorted(_CLIENT_VARIABLES), variable)
-    return ConfigError(f"{variable}: no such field{meant}; {_PAGE}")
+    return ConfigError(f"{variable}: no such field; {_PAGE}")
 
 
 def _section(node: dict[str, Any], name: str) -> dict[str, Any]:

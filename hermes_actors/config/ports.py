@@ -22,12 +22,16 @@ def ports(config: Config) -> Iterator[Port]:
     """Return the ports of a node with this configuration; the first one serves the status pages."""
     if "frontend" in config.roles:
         yield from _listener("frontend", config.frontend)
+        yield Port("frontend.memory.port", config.frontend.memory.host, config.frontend.memory.port)
     else:
         yield Port("status.port", config.status.host, config.status.port)
     if "consumers" in config.roles:
         yield Port("consumers.pull.port", config.consumers.pull.host, config.consumers.pull.port)
     if "management" in config.roles:
         yield from _listener("management", config.management)
+    grpc = config.grpc
+    if grpc.enabled:
+        yield Port("grpc.port", grpc.host, grpc.port, grpc.tls.certificate_file)
 
 
 def _listener(section: str, config: FrontendConfig | ManagementConfig) -> Iterator[Port]:

@@ -80,12 +80,58 @@ class ManagementTlsConfig(Struct, frozen=True, forbid_unknown_fields=True):
         )
 
 
+class GrpcTlsConfig(Struct, frozen=True, forbid_unknown_fields=True):
+    """TLS of the gRPC port. Off if `certificate_file` is empty. gRPC cannot ask for a certificate
+    without requiring one.
+    """
+
+    certificate_file: str = ""
+    key_file: str = ""
+    client_auth: typing.Literal["not_requested", "required"] = "not_requested"
+    client_ca_file: str = ""
+
+    @property
+    def listener(self) -> TlsConfig:
+        """The same settings as a TlsConfig."""
+        return TlsConfig(
+            self.certificate_file,
+            self.key_file,
+            client_auth=self.client_auth,
+            client_ca_file=self.client_ca_file,
+        )
+
+
+class GrpcConfig(Struct, frozen=True, forbid_unknown_fields=True):
+    """The gRPC listener: it publishes on a node with the role frontend, and hands out messages of
+    pull subscriptions on one with the role management.
+    """
+
+    enabled: bool = False
+    host: str = "127.0.0.1"
+    port: int = 50_051
+    calls_max: int = 1_000
+    tls: GrpcTlsConfig = field(default_factory=GrpcTlsConfig)
+
+
 class ReadinessConfig(Struct, frozen=True, forbid_unknown_fields=True):
     """Additional checks of `/status/ready`, made every `interval_ms`."""
 
     check_enabled: bool = False
     log_check_enabled: bool = False
     interval_ms: int = 1_000
+
+
+class MemoryConfig(Struct, frozen=True, forbid_unknown_fields=True):
+    """The messages of PERFORMANCE topics: the memory for all of them, shared equally, and the
+    listener by which consumers of the datacentre get them. Publishers do not use it.
+
+    `port` 0 takes a free one. `url` is the address for other nodes; empty: host and port.
+    """
+
+    bytes_max: int = 268_435_456
+    host: str = "127.0.0.1"
+    port: int = 0
+    url: str = ""
 
 
 class FrontendConfig(Struct, frozen=True, forbid_unknown_fields=True):
@@ -101,6 +147,7 @@ class FrontendConfig(Struct, frozen=True, forbid_unknown_fields=True):
     readiness: ReadinessConfig = field(default_factory=ReadinessConfig)
     throughput: ThroughputConfig = field(default_factory=ThroughputConfig)
     idempotency: IdempotencyConfig = field(default_factory=IdempotencyConfig)
+    memory: MemoryConfig = field(default_factory=MemoryConfig)
     propagation: PropagationConfig = field(default_factory=PropagationConfig)
     cloud_events: bool = True
     replay: bool = False

@@ -15,7 +15,7 @@ from hermes_actors.config.delivery import (
 )
 from hermes_actors.config.fallback import FallbackConfig, SpoolConfig
 from hermes_actors.config.kafka import KafkaConfig
-from hermes_actors.config.publishing import FrontendConfig, ManagementTlsConfig
+from hermes_actors.config.publishing import FrontendConfig, GrpcConfig, ManagementTlsConfig
 from hermes_actors.config.schema import SchemaConfig
 from hermes_actors.config.security import ManagementAuthenticationConfig, SecurityConfig
 from hermes_actors.config.tracking import TrackingConfig
@@ -120,6 +120,7 @@ class ManagementConfig(Struct, frozen=True, forbid_unknown_fields=True):
     header_bytes_max: int = 16_384
     connections_max: int = 1_000
     connections_per_address_max: int = 0
+    graphql_enabled: bool = False
     authentication: ManagementAuthenticationConfig = field(
         default_factory=ManagementAuthenticationConfig
     )
@@ -172,6 +173,7 @@ class Config(Struct, frozen=True, forbid_unknown_fields=True):
     frontend: FrontendConfig = field(default_factory=FrontendConfig)
     consumers: ConsumersConfig = field(default_factory=ConsumersConfig)
     management: ManagementConfig = field(default_factory=ManagementConfig)
+    grpc: GrpcConfig = field(default_factory=GrpcConfig)
     status: StatusConfig = field(default_factory=StatusConfig)
     log: LogConfig = field(default_factory=LogConfig)
     kafka: KafkaConfig = field(default_factory=KafkaConfig)

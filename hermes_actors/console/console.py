@@ -15,7 +15,7 @@ from litestar.handlers import HTTPRouteHandler
 from hermes_actors.config import Config
 from hermes_actors.console.front import HOME, session_of
 from hermes_actors.console.history import History
-from hermes_actors.console.rendering import Files, Templates
+from hermes_actors.console.rendering import Files, templates
 from hermes_actors.console.sessions import Sessions
 from hermes_actors.errors import ErrorCode, HermesError, Refused, Unavailable
 from hermes_actors.management.access.roles import Caller
@@ -82,7 +82,7 @@ class Console:
         self.sessions = sessions
         self.history = history
         self.files = Files()
-        self._templates = Templates(self.files.addresses)
+        self._templates = templates()
 
     async def page(
         self,
@@ -173,7 +173,7 @@ class Console:
         shown = self._frame(request) | {"title": _TITLES.get(status, "That did not work")}
         if session := session_of(request)[1]:
             shown["person"] = session.name
-        body = self._templates.render_now("error.html", shown | {"text": text})
+        body = self._templates.render_error(shown | {"text": text})
         return self._answer(request, body, status)
 
     def _to_sign_in(self, request: AnyRequest) -> Answer:

@@ -9,7 +9,7 @@ from hermes_actors.console.pages.audit import audit_page
 from hermes_actors.console.pages.balancer import balancer_pages
 from hermes_actors.console.pages.catalog import catalog_pages
 from hermes_actors.console.pages.dead_letters import dead_letter_pages
-from hermes_actors.console.pages.group import group_pages
+from hermes_actors.console.pages.group import group_page
 from hermes_actors.console.pages.messages import message_pages
 from hermes_actors.console.pages.overview import overview_page
 from hermes_actors.console.pages.retransmission import retransmission_page
@@ -40,7 +40,7 @@ def console_routes(console: Console) -> Router:
             *sign_in_page(console),
             *overview_page(console),
             *catalog_pages(console),
-            *group_pages(console),
+            *group_page(console),
             *topic_form_pages(console),
             *topic_pages(console),
             *message_pages(console),

@@ -118,12 +118,18 @@ class TopicSettings(Struct, frozen=True):
 
     `log_append_time`: the log stamps records with its own wall clock. The stamps of the embedded
     log never go back, and advance more slowly while that clock is behind (`AppendTime`).
+
+    `copies_min`: with ack ALL so many replicas hold a record when it is acknowledged. It never goes
+    down; the log's own configuration may demand more. `first`: the number of the first partition,
+    as readers see it.
     """
 
     partitions: int = 1
     retention_ms: int | None = None
     record_bytes_max: int = 1_048_576
     log_append_time: bool = False
+    copies_min: int = 1
+    first: int = 0
 
 
 class Commit(Struct, frozen=True):

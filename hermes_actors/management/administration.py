@@ -56,7 +56,6 @@ from hermes_actors.management.queries.queries import Queries
 from hermes_actors.management.status.health import NodeHealth
 from hermes_actors.management.status.overview import Overview
 from hermes_actors.management.status.statuses import Statuses
-from hermes_actors.metadata.keys import key
 from hermes_actors.metadata.registry import Metadata
 from hermes_actors.runtime.clock import Clock, IdSource
 from hermes_actors.runtime.workers import WorkerPool
@@ -197,9 +196,9 @@ class Administration:
             view.spool,
             config.node,
         )
-        self.dead_letters = DeadLetters(letters, changes, self.subscriptions, clock, reader)
+        self.dead_letters = DeadLetters(letters, self.subscriptions, clock, reader)
         self.audit = AuditTrail(metadata, clock)
-        self.mode = AccessMode(metadata, key("mode", metadata.dc, config.node))
+        self.mode = AccessMode()
         placements = Placements(metadata, view.coordinations, limits)
         self.statuses = Statuses(metadata, self.subscriptions, view.status, clock, placements)
         self.hermes_console = HermesConsole(config.management)

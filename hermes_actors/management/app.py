@@ -102,7 +102,13 @@ def build_app(
     async def openapi() -> Answer:
         return Response(described, media_type=JSON)
 
-    app = _litestar([*routes, openapi, reference_route(described)], pages(gate), gate.check)
+    routes += [openapi, reference_route(described)]
+    if management.graphql_enabled:
+        # Imported here, because it takes 0.5 s.
+        from hermes_actors.management.graphql.endpoint import graphql_route
+
+        routes.append(graphql_route(gate, parts))
+    app = _litestar(routes, pages(gate), gate.check)
     for each in app.routes:
         for verb in each.methods - {HttpMethod.OPTIONS}:
             rule_of(verb, each.path)

@@ -1,10 +1,8 @@
 """The changes of a datacentre's metadata, searched, and followed as a stream of events.
 
-The newest ones are in memory. For older ones a search folds the log again.
+Only the newest ones are in memory.
 """
 
-from collections import deque
-from collections.abc import Callable
 from math import inf
 from typing import Any
 
@@ -12,9 +10,7 @@ import msgspec
 import trio
 
 from hermes_actors.errors import Refused
-from hermes_actors.log.base import LogUnavailable
 from hermes_actors.management.access.roles import Caller
-from hermes_actors.metadata.past import Past
 from hermes_actors.metadata.registry import Metadata
 from hermes_actors.metadata.resources import (
     as_json,
@@ -31,8 +27,6 @@ LIMIT_MAX = 1_000
 ANSWER_BYTES_MAX = 4_194_304
 """An answer ends after so many bytes of bodies; the next one continues."""
 
-PAST_TIMEOUT_S = 10.0
-"""How long a search reads old changes; those that it has not found by then are left out."""
 
 HEARTBEAT_S = 15.0
 _EVENTS_MAX = 500
@@ -47,8 +41,6 @@ class AuditTrail:
     def __init__(self, metadata: Metadata, clock: Clock) -> None:
         self._metadata = metadata
         self._clock = clock
-        # Each folds the whole log.
-        self._searches_of_past = trio.Semaphore(1)
 
     async def changes(
         self,
@@ -62,8 +54,8 @@ class AuditTrail:
     ) -> dict[str, Any]:
         """Who changed what, when, from where and why, newest first.
 
-        `next` continues as `before`. If not all old changes could be read, `isComplete` is false,
-        and none from before `searchedSince` are shown. Raises Refused.
+        `next` continues as `before`. If older changes are not in memory any more, `isComplete` is
+        false, and none from before `searchedSince` are shown. Raises Refused.
         """
         if not 0 < limit <= LIMIT_MAX:
             raise Refused(f"limit must be from 1 to {LIMIT_MAX}")
@@ -80,7 +72,7 @@ class AuditTrail:
                 and concerns(resource_of(entry.key), wanted)
             )
 
-        dropped, dropped_ms = trail.dropped, trail.dropped_ms
+        dropped_ms = trail.dropped_ms
         found: list[Entry] = []
         for count, entry in enumerate(list(reversed(trail.entries))):
             if count % _LOOKED_AT_AT_ONCE == 0:
@@ -91,10 +83,7 @@ class AuditTrail:
                 break
         answer: dict[str, Any] = {"changes": [], "next": None, "isComplete": True}
         if len(found) <= limit and dropped_ms >= since_ms:
-            older = await self._older(min(dropped, below)[0], matches, limit + 1 - len(found))
-            found += older or []
-            if older is None:
-                answer |= {"isComplete": False, "searchedSince": iso_ms(dropped_ms)}
+            answer |= {"isComplete": False, "searchedSince": iso_ms(dropped_ms)}
         size_bytes = 0
         for count, entry in enumerate(found):
             if count % _SHOWN_AT_ONCE == 0:
@@ -106,23 +95,6 @@ class AuditTrail:
                 break
             shown.append(as_json(entry, self._metadata.dc))
         return answer
-
-    async def _older(
-        self, end: int, matches: Callable[[Entry], bool], count_max: int
-    ) -> list[Entry] | None:
-        """The newest matching entries up to the offset `end`, newest first; None if they cannot be
-        read in time.
-        """
-        newest: deque[Entry] = deque(maxlen=count_max)
-        past = Past(self._metadata)
-        try:
-            with trio.fail_after(PAST_TIMEOUT_S):
-                async with self._searches_of_past:
-                    while past.position <= end:
-                        newest.extend(filter(matches, await past.next(end + 1)))
-        except (LogUnavailable, trio.TooSlowError):
-            return None
-        return list(reversed(newest))
 
     async def stream(
         self, _caller: Caller, resource: str, since: str, last_id: str

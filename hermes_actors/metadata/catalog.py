@@ -326,7 +326,9 @@ class Catalog:
         decoded = self._decode(register, decode_topic)
         topic = None
         if register is not None and decoded is not None:
-            log_topic = log_topic_of(name, register.incarnation, self._namespace)
+            log_topic = log_topic_of(
+                name, register.incarnation, self._namespace, is_in_memory=decoded.is_in_memory
+            )
             topic = LiveTopic(name, decoded, register.incarnation, register.stamp, log_topic)
         if register is None:
             self._topic_incarnations.pop(text, None)

@@ -9,7 +9,7 @@ from urllib.parse import quote, unquote
 
 from msgspec import Struct
 
-from hermes_actors.model.names import SubscriptionName, TopicName, log_topic
+from hermes_actors.model.names import MARK, SubscriptionName, TopicName, log_topic
 
 GROUP = "group"
 TOPIC = "topic"
@@ -18,8 +18,8 @@ ACTIVATION = "activation"
 READINESS = "readiness"
 SEEK = "seek"
 REDRIVE = "redrive"
-EXPIRY = "expiry"
 OAUTH = "oauth"
+HOLDER = "holder"
 
 
 class Key(Struct, frozen=True):
@@ -92,6 +92,11 @@ def readiness_key(dc: str) -> str:
     return key(READINESS, dc)
 
 
+def holder_key(dc: str, partition: int) -> str:
+    """The key of the claim of a partition of all topics in memory, in a datacentre."""
+    return key(HOLDER, dc, str(partition))
+
+
 def topics_below(group: str) -> str:
     """The prefix of all topics of a group, for `Childless`."""
     return key(TOPIC, group) + "/"
@@ -128,15 +133,19 @@ def subscription_of(parsed: Key) -> SubscriptionName | None:
     return SubscriptionName(TopicName(*parsed.names[:2]), parsed.names[2])
 
 
-def log_topic_of(name: TopicName, incarnation: int, namespace: str = "") -> str:
-    """The log topic of this incarnation of a topic; the plain name for the first one.
+def log_topic_of(
+    name: TopicName, incarnation: int, namespace: str = "", *, is_in_memory: bool = False
+) -> str:
+    """The log topic of this incarnation of a topic; the plain name for the first one. Of a topic in
+    memory it has a mark.
 
     A topic that was created again gets another log topic, `group.topic_.<incarnation>`. So it never
     shows its predecessor's messages, and those can be deleted without a race. A group's name
     contains no `_`, so the name is unique.
     """
     plain = log_topic(name, namespace)
-    return f"{plain}_.{incarnation}" if incarnation else plain
+    named = f"{plain}_.{incarnation}" if incarnation else plain
+    return named + MARK if is_in_memory else named
 
 
 def parse_log_topic(text: str, namespace: str = "") -> tuple[TopicName, int] | None:
@@ -148,7 +157,7 @@ def parse_log_topic(text: str, namespace: str = "") -> tuple[TopicName, int] | N
         if not text.startswith(f"{namespace}_"):
             return None
         text = text.removeprefix(f"{namespace}_")
-    incarnation = 0
+    text, incarnation = text.removesuffix(MARK), 0
     head, mark, tail = text.rpartition("_.")
     if mark and tail.isascii() and tail.isdigit() and not tail.startswith("0"):
         text, incarnation = head, int(tail)

@@ -1,5 +1,5 @@
-"""Deletes the registers of ended incarnations of subscriptions: re-drives, expiries,
-retransmissions, activations.
+"""Deletes the registers of ended incarnations of subscriptions: re-drives, retransmissions,
+activations.
 """
 
 from collections.abc import Callable
@@ -7,7 +7,6 @@ from collections.abc import Callable
 from hermes_actors.metadata.catalog import Catalog
 from hermes_actors.metadata.commands import Absent, Alive, Change, StampIs, delete
 from hermes_actors.metadata.keys import (
-    EXPIRY,
     REDRIVE,
     activation_key,
     life_of,
@@ -21,15 +20,14 @@ RegisterOf = Callable[[str], Register | None]
 
 
 def left_behind(catalog: Catalog, register_of: RegisterOf, count_max: int) -> list[Change]:
-    """Return deletions for orders and retransmissions of incarnations that are certainly over,
+    """Return deletions for re-drives and retransmissions of incarnations that are certainly over,
     at most `count_max`.
 
     Each incarnation has separate keys, so a deletion cannot hit a register of a later one.
     """
-    orders = (f"{REDRIVE}/", f"{EXPIRY}/")
-    letters = [key for key in sorted(catalog.others) if key.startswith(orders)]
+    redrives = [key for key in sorted(catalog.others) if key.startswith(f"{REDRIVE}/")]
     changes: list[Change] = []
-    for key in (*catalog.seek_keys(), *letters):
+    for key in (*catalog.seek_keys(), *redrives):
         if len(changes) == count_max:
             break
         life, register = life_of(parse_key(key)), register_of(key)

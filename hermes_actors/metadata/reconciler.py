@@ -21,7 +21,7 @@ from hermes_actors.metadata.keys import parse_log_topic, subscription_key, topic
 from hermes_actors.metadata.lives import left_behind, stale_activations
 from hermes_actors.metadata.registry import Metadata
 from hermes_actors.model.names import TopicName
-from hermes_actors.model.topic import Topic
+from hermes_actors.model.topic import COPIES_MIN, Durability, Topic
 from hermes_actors.runtime.backoff import Backoff
 from hermes_actors.runtime.clock import Clock
 
@@ -44,6 +44,7 @@ def settings_for(topic: Topic, config: Config) -> TopicSettings:
         record_bytes_max=max(
             config.management.topic_bytes_max, topic.max_message_size + _HEADERS_BYTES_MAX
         ),
+        copies_min=COPIES_MIN if topic.durability is Durability.CONSISTENT else 1,
     )
 
 
@@ -145,6 +146,8 @@ class TopicReconciler:
 
         Raises LogUnavailable; ValueError if the log refuses the topic.
         """
+        if topic.topic.is_in_memory:
+            return
         log = self._metadata.log
         wanted = settings_for(topic.topic, self._config)
         held = await log.topics.describe(topic.log_topic)
@@ -153,7 +156,10 @@ class TopicReconciler:
             return
         # More partitions would move a key's later messages elsewhere: the operator decides that.
         wanted = msgspec.structs.replace(
-            wanted, partitions=held.partitions, log_append_time=held.log_append_time
+            wanted,
+            partitions=held.partitions,
+            log_append_time=held.log_append_time,
+            copies_min=max(wanted.copies_min, held.copies_min),
         )
         if wanted != held:
             await log.topics.alter(topic.log_topic, wanted)

@@ -62,15 +62,6 @@ class Redrive(Struct, frozen=True, rename="camel", omit_defaults=True):
         return msgspec.structs.replace(self, ranges={}, cancelled=cancellation)
 
 
-class Expiry(Struct, frozen=True, rename="camel"):
-    """The last request to close letters of a subscription, kept for the audit trail only: the node
-    that writes it closes them.
-    """
-
-    requested_at_ms: int
-    letters: LetterFilter
-
-
 class RedriveProgress(Struct, omit_defaults=True):
     """The progress of a re-drive in one datacentre; stored as the metadata of its consumer's
     commit.

@@ -6,7 +6,6 @@ from msgspec.structs import asdict
 
 from hermes_actors.metadata.audit import differing, shown
 from hermes_actors.metadata.keys import (
-    EXPIRY,
     GROUP,
     OAUTH,
     READINESS,
@@ -28,7 +27,6 @@ _PATHS = {
     SUBSCRIPTION: _OF_SUBSCRIPTION,
     SEEK: f"{_OF_SUBSCRIPTION}/retransmission",
     REDRIVE: f"{_OF_SUBSCRIPTION}/dead-letters/redrive",
-    EXPIRY: f"{_OF_SUBSCRIPTION}/dead-letters/expire",
     OAUTH: "oauth/providers/{}",
     READINESS: "readiness/datacenters/{}",
     DRAIN: "balancer/drains/{}/{}",
@@ -49,7 +47,7 @@ def resource_of(key: str) -> str:
     if kind == CONSTRAINT:
         of = "subscription/{}.{}/{}" if names[2:] else "topic/{}.{}"
         path = f"workload-constraints/{of}"
-    if kind in (SEEK, REDRIVE, EXPIRY):
+    if kind in (SEEK, REDRIVE):
         del names[3:]
     return path.format(*names) if path and path.count("{}") == len(names) else key
 
@@ -57,7 +55,7 @@ def resource_of(key: str) -> str:
 def resource_problem(wanted: str) -> str:
     """Why nothing can be at, or below, this path; empty if something can."""
     forms = [*_PATHS.values(), "workload-constraints/topic/{}.{}"]
-    known = {each.partition("/")[0] for each in forms} | {"mode", "restored"}
+    known = {each.partition("/")[0] for each in forms} | {"restored"}
     if not wanted or wanted.partition("/")[0] in known:
         return ""
     named = ", ".join(form.replace("{}", "…") for form in forms)

@@ -14,7 +14,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from hermes_actors.metadata.audit import REPLACED_HEADER, Author, action_of, author_in
-from hermes_actors.metadata.keys import ACTIVATION, EXPIRY, REDRIVE, SEEK
+from hermes_actors.metadata.keys import ACTIVATION, HOLDER, REDRIVE, SEEK
 from hermes_actors.metadata.state import Folded, Register
 from hermes_actors.model.record import StoredRecord
 from hermes_actors.model.redaction import hidden_bytes, redacted
@@ -40,7 +40,7 @@ Version = tuple[int, int, str]
 _NOTHING: Version = (0, 0, "")
 
 # Only the broker deletes these: the remains of a subscription that is gone.
-_REMAINS = frozenset({REDRIVE, EXPIRY, SEEK})
+_REMAINS = frozenset({REDRIVE, SEEK})
 
 
 class Entry(Struct, frozen=True):
@@ -185,7 +185,7 @@ def _overruled(
 
 def _is_internal(register: Register) -> bool:
     kind = register.key.partition("/")[0]
-    return kind == ACTIVATION or (kind in _REMAINS and not register.is_alive)
+    return kind in (ACTIVATION, HOLDER) or (kind in _REMAINS and not register.is_alive)
 
 
 def _version(register: Register | None) -> Version:

@@ -117,6 +117,15 @@ def subscription_problem(name: SubscriptionName) -> str:
     return ""
 
 
+MARK = "~memory"
+"""What the log topic of a topic in memory ends with; no name in Kafka has a tilde."""
+
+
+def is_volatile(log_topic: str) -> bool:
+    """True for the log topic of a topic whose messages are in memory."""
+    return log_topic.endswith(MARK)
+
+
 def log_topic(name: TopicName, namespace: str = "", separator: str = "_") -> str:
     """The name of a topic in the log."""
     return f"{namespace}{separator}{name}" if namespace else str(name)

@@ -50,7 +50,7 @@ def explained(
     return path, f"the key is wrong: {problem}" if is_key else problem
 
 
-def kind_at(kind: Any, path: str) -> Any:
+def _kind_at(kind: Any, path: str) -> Any:
     """The type at this path within a value of this type; None if there is no such path."""
     for name, _ in _HERE.findall(path):
         kind = _without_none(kind)
@@ -67,7 +67,9 @@ def kind_at(kind: Any, path: str) -> Any:
 
 def words_at(kind: Any, path: str) -> list[str]:
     """The allowed words at this path within a value of this type; empty if it is no enumeration."""
-    found = kind_at(kind, path)
+    found = _kind_at(kind, path)
+    if typing.get_origin(found) is typing.Literal:
+        return list(typing.get_args(found))
     return [each.value for each in found] if _is(found, StrEnum) else []
 
 

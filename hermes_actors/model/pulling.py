@@ -12,10 +12,13 @@ AckIds = Annotated[list[str], Meta(min_length=1, max_length=MESSAGES_MAX)]
 
 
 class PullRequest(Struct, frozen=True, rename="camel", kw_only=True):
-    """Fetch up to `max_messages`. Wait up to `wait_ms` for the first one."""
+    """Fetch up to `max_messages`. Wait up to `wait_ms` for the first one. With `base64` each body
+    is in `data`, byte for byte.
+    """
 
     max_messages: Annotated[int, Meta(ge=1, le=MESSAGES_MAX)] = 10
     wait_ms: Annotated[int, Meta(ge=0, le=30_000)] = 10_000
+    base64: bool = False
 
 
 class AckRequest(Struct, frozen=True, rename="camel", kw_only=True):

@@ -23,7 +23,7 @@ _SECRET_HEADER = re.compile(
 
 # In metadata bodies: secrets of OAuth and signing, and a map that only a plug-in understands.
 _SECRET_FIELDS = frozenset(
-    {"password", "clientSecret", "secrets", "endpointAddressResolverMetadata"}
+    {"password", "clientSecret", "secrets", "memoryKey", "endpointAddressResolverMetadata"}
 )
 
 

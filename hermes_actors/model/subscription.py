@@ -252,7 +252,7 @@ BEYOND_HERMES: dict[type[Struct], tuple[str, ...]] = {
         "tombstones",
         "labels",
     ),
-    Topic: ("labels",),
+    Topic: ("durability", "memory_full", "labels"),
     OAuthProvider: ("labels",),
 }
 """Fields that Hermes does not have; clients see them only if they are used."""

@@ -18,6 +18,29 @@ class Ack(StrEnum):
         return self is Ack.ALL
 
 
+class Durability(StrEnum):
+    """What a message survives once it is acknowledged: the loss of a replica, what `ack` says, or
+    nothing (PERFORMANCE keeps it in memory).
+    """
+
+    CONSISTENT = "CONSISTENT"
+    EVENTUAL = "EVENTUAL"
+    PERFORMANCE = "PERFORMANCE"
+
+
+class MemoryFull(StrEnum):
+    """What happens to a publish if the memory of a PERFORMANCE topic is full: the oldest message
+    makes room, or the publisher waits up to its time limit.
+    """
+
+    DROP_OLDEST = "DROP_OLDEST"
+    WAIT = "WAIT"
+
+
+COPIES_MIN = 2
+"""How many replicas of a CONSISTENT topic hold a message when it is acknowledged."""
+
+
 class ContentType(StrEnum):
     """The content type that a topic stores, or that a subscription gets."""
 
@@ -117,7 +140,7 @@ MESSAGE_BYTES_DEFAULT = 51_200
 class Topic(Struct, frozen=True, rename="camel", kw_only=True):
     """A topic. `created_at` and `modified_at` are epoch seconds, set by the broker.
 
-    `labels` are not in Hermes.
+    `durability`, `memory_full` and `labels` are not in Hermes.
     """
 
     name: str
@@ -139,4 +162,11 @@ class Topic(Struct, frozen=True, rename="camel", kw_only=True):
     offline_storage: OfflineStorage = field(default_factory=OfflineStorage)
     created_at: float = 0.0
     modified_at: float = 0.0
+    durability: Durability = Durability.EVENTUAL
+    memory_full: MemoryFull = MemoryFull.DROP_OLDEST
     labels: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def is_in_memory(self) -> bool:
+        """True if its messages are in memory only."""
+        return self.durability is Durability.PERFORMANCE

@@ -8,6 +8,7 @@ from hermes_actors.fallback.measures import FALLBACK
 from hermes_actors.fallback.spool.measures import SPOOL
 from hermes_actors.log.backends import LOG
 from hermes_actors.metadata.measures import METADATA
+from hermes_actors.node.memory import MEMORY
 from hermes_actors.publisher.edges.tls import CERTIFICATES
 from hermes_actors.publisher.measures import PUBLISHING
 from hermes_actors.runtime.watchdog import LoopWatch
@@ -31,6 +32,7 @@ PARTS: Mapping[str, Meanings] = {
     "Delivering": {**DELIVERING, **STATUS},
     "Balancer": BALANCING,
     "The log": LOG,
+    "Messages in memory": MEMORY,
     "Metadata": METADATA,
     "Schemas": SCHEMAS,
     "Authentication and TLS": {**SECURITY, **CERTIFICATES},

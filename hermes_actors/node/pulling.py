@@ -5,9 +5,8 @@ address and key are in its status record. The key proves that a node of the data
 has checked the client's rights.
 """
 
-import hmac
 import ssl
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -18,7 +17,7 @@ from msgspec.structs import replace
 
 from hermes_actors.consumer.pulling.answers import answered
 from hermes_actors.consumer.pulling.dispatch import NotOwned
-from hermes_actors.errors import HermesError, Unavailable
+from hermes_actors.errors import Unavailable
 from hermes_actors.metadata.catalog import LiveSubscription
 from hermes_actors.model.pulling import (
     AckRequest,
@@ -27,15 +26,15 @@ from hermes_actors.model.pulling import (
     NackRequest,
     PullRequest,
 )
+from hermes_actors.node.keyed import App, NoSuchCall, keyed_app
 from hermes_actors.node.running import Node
-from hermes_actors.runtime.bridge import BridgeClosed, TrioBridge
-from hermes_actors.runtime.disconnects import until_gone
+from hermes_actors.runtime.bridge import TrioBridge
 from hermes_actors.status.fold import StatusFold
 
 PATIENCE_S = 6.0
 """How long a request waits for the subscription's next owner: a little longer than a fail-over."""
 
-BODY_BYTES_MAX = 1_048_576
+_HEADER = "Hermes-Pull-Key"
 _PAUSE_S = 0.25
 _ANSWER_TIMEOUT_S = 10.0
 _CONNECTIONS_MAX = 1_000
@@ -92,7 +91,7 @@ class PullRoutes:
             answer = await self._client.post(
                 url.rstrip("/") + _PATHS[type(asked)],
                 params={"subscription": name},
-                headers={"Hermes-Pull-Key": key},
+                headers={_HEADER: key},
                 content=msgspec.json.encode(asked),
                 timeout=wait_s + _ANSWER_TIMEOUT_S,
             )
@@ -131,40 +130,17 @@ async def open_pull_routes(node: Node, status: StatusFold) -> AsyncIterator[Pull
             await client.aclose()
 
 
-def pull_app(
-    node: Node, key: str, bridge: TrioBridge
-) -> Callable[[Any, Any, Any], Awaitable[None]]:
+def pull_app(node: Node, key: str, bridge: TrioBridge) -> App:
     """The ASGI app of the pull listener: it answers other nodes, which know the key, what this node
     owns.
     """
 
-    async def respond(scope: Any, receive: Any) -> tuple[int, bytes]:
-        headers = dict(scope["headers"])
-        if not hmac.compare_digest(headers.get(b"hermes-pull-key", b""), key.encode()):
-            return 403, b"another node has this address now, or the key is old"
+    async def answer(scope: Any, body: bytes) -> bytes:
         kind = _KINDS.get(scope["path"])
-        name = httpx.QueryParams(scope["query_string"]).get("subscription", "")
         if kind is None:
-            return 404, b"this version has no such call"
-        body, has_more = b"", True
-        while has_more and len(body) <= BODY_BYTES_MAX:
-            event = await receive()
-            body += event.get("body", b"")
-            has_more = event.get("more_body", False)
-        try:
-            asked = msgspec.json.decode(body, type=kind)
-            return 200, await until_gone(receive, bridge.call(_answer_here, node, name, asked))
-        except msgspec.DecodeError as error:
-            return 400, str(error).encode()
-        except HermesError as error:
-            return error.status, error.message.encode()
-        except BridgeClosed:
-            return 421, b"the node is stopping, or the client has gone"
+            raise NoSuchCall
+        name = httpx.QueryParams(scope["query_string"]).get("subscription", "")
+        asked = msgspec.json.decode(body, type=kind)
+        return await bridge.call(_answer_here, node, name, asked)
 
-    async def app(scope: Any, receive: Any, send: Any) -> None:
-        status, body = await respond(scope, receive)
-        headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(body))]
-        await send({"type": "http.response.start", "status": status, "headers": headers})
-        await send({"type": "http.response.body", "body": body})
-
-    return app
+    return keyed_app(_HEADER, key, answer)

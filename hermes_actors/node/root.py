@@ -10,6 +10,7 @@ sockets. Indentation shows lifetimes: what is opened first is closed last.
     ├─ reconciler             creates and changes log topics as the metadata says
     ├─ status reporter        writes this node's status for the others
     ├─ status reader <dc>     folds a datacentre's status records (management)
+    ├─ memory                 who holds the messages of the topics in memory
     ├─ workers                processes for slow work with schemas and filters
     ├─ schema registry        asks an external registry for schemas, if configured
     ├─ tracking writer <dc>   writes tracking events to a datacentre's log
@@ -41,6 +42,7 @@ sockets. Indentation shows lifetimes: what is opened first is closed last.
 import logging
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import replace
 from functools import partial
 
 from hermes_actors.actors.supervisor import open_supervisor
@@ -55,6 +57,7 @@ from hermes_actors.node.consuming import open_consumers
 from hermes_actors.node.coordinating import open_coordination
 from hermes_actors.node.environment import NodeEnvironment
 from hermes_actors.node.measures import loop_metrics
+from hermes_actors.node.memory import Memory, open_memory
 from hermes_actors.node.metadata import start_metadata
 from hermes_actors.node.publishing import open_frontend, publishes_tried
 from hermes_actors.node.pulling import open_pull_routes
@@ -81,6 +84,8 @@ async def open_node(config: Config, environment: NodeEnvironment) -> AsyncIterat
     RestartIntensityExceeded if a part that the node needs stays broken.
     """
     async with open_supervisor(environment.split_rng(), log_crash) as control:
+        memory = Memory(config, environment)
+        environment = replace(environment, log=memory.log, remote_logs=memory.remote_logs)
         metadata, duties = start_metadata(config, environment, control)
         await start_webhook(config, environment, metadata, control, duties)
         node = Node(
@@ -96,12 +101,14 @@ async def open_node(config: Config, environment: NodeEnvironment) -> AsyncIterat
                 loop_metrics(environment.loop),
             ],
             duties=duties,
+            memory=memory,
         )
         control.start_task("workers", node.pool.run)
         async with AsyncExitStack() as parts:
             node.authenticator = await open_authenticating(node, environment)
             await parts.enter_async_context(open_telemetry(node, environment))
             await parts.enter_async_context(open_schemas(node, environment))
+            await parts.enter_async_context(open_memory(memory, metadata, control, node.metrics))
             if "consumers" in config.roles or "management" in config.roles:
                 await parts.enter_async_context(open_coordination(node, environment))
                 await parts.enter_async_context(open_meter(node))

@@ -24,6 +24,7 @@ from hermes_actors.metadata.registry import Metadata
 from hermes_actors.model.topic import Topic
 from hermes_actors.node.dependencies import NodeFacts, dependencies_of
 from hermes_actors.node.environment import NodeEnvironment
+from hermes_actors.node.memory import Memory
 from hermes_actors.publisher.drain import Drain
 from hermes_actors.publisher.frontend import Frontend
 from hermes_actors.publisher.pending import Transitions as PublishTransitions
@@ -51,6 +52,7 @@ class Node:
     control: Supervisor
     schemas: SchemaSource
     pool: WorkerPool
+    memory: Memory
     registry: RegistryClient | None = None
     """The client of an external schema registry, if there is one."""
     frontend: Frontend | None = None

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from hermes_actors.errors import ErrorCode, HermesError, Refused, Unavailable
 from hermes_actors.log.base import Outcome, RefusedRecord, Stored, UnknownRecord
@@ -63,6 +64,8 @@ Settled = Outcome | HermesError | Abandoned | Buffered | Replayed
 
 NOT_FOUND = Answer(404)
 SHUTTING_DOWN = Answer(503, closes=True)
+IN_MEMORY = ("hermes-durability", "memory")
+"""The header of each answer of a topic whose messages are in memory only."""
 _REPLAYED = (("idempotency-replayed", "true"),)
 _WITHOUT_ERROR: dict[type[object], int] = {Stored: 201, Buffered: 202, Abandoned: 0}
 
@@ -83,6 +86,13 @@ def answer_to(outcome: Settled, message_id: str, topic: str, *, has_body: bool) 
         return Answer(status, message_id)
     # Otherwise the unread rest of the body would be parsed as the next request.
     return error_answer(error_of(outcome, topic), message_id, closes=not has_body)
+
+
+def of_topic(answer: Answer, topic: Topic) -> Answer:
+    """The answer, which says so if the topic's messages are in memory only."""
+    if not topic.is_in_memory:
+        return answer
+    return replace(answer, headers=(*answer.headers, IN_MEMORY))
 
 
 def status_of(outcome: Settled, topic: str) -> int:

@@ -83,9 +83,11 @@ class Gateway:
         key: bytes | None,
         head: Head,
         notify: Callable[[Pending], None],
+        *,
+        is_patient: bool = False,
     ) -> Pending | Answer:
         """Make the checks that need no body. Return an answer, or a publish that waits for its
-        body.
+        body. With `is_patient` the log has the time that it has for batches.
 
         `expected_bytes` is the announced size of the body, CHUNKED or ABSENT. The time limit starts
         here; `notify` may be called before the body has arrived.
@@ -125,7 +127,7 @@ class Gateway:
             started_s,
             key,
             expected_bytes,
-            route.limits,
+            route.batch_limits if is_patient else route.limits,
             notify,
             demand,
             1,

@@ -31,6 +31,7 @@ from hermes_actors.publisher.answers import (
     answer_to,
     full_behind_key,
     not_written,
+    of_topic,
     overdue,
     status_of,
 )
@@ -129,7 +130,8 @@ class Pending:
     def answer(self) -> Answer:
         """The answer for its publisher; it must be settled."""
         assert self.outcome is not None, "it is not settled"
-        return answer_to(self.outcome, self.id, self.route.name, has_body=self.has_body)
+        answer = answer_to(self.outcome, self.id, self.route.name, has_body=self.has_body)
+        return of_topic(answer, self.route.topic)
 
     # Towards a log.
 

@@ -60,6 +60,7 @@ class TopicProducer:
     def __post_init__(self) -> None:
         self._hedge: Hedge | None = None
         self._has_keys = False
+        self._first = 0
         self._freed = trio.Event()
         self._leading: PartitionBatch[Pending] | None = None
         self._watched = trio.Event()
@@ -271,7 +272,7 @@ class TopicProducer:
         records = self._send(pendings, dc, Via.LOCAL.value)
         outcomes = await self.log.append(route.log_topic, batch.partition, records, route.topic.ack)
         took_s = self.clock.monotonic_s() - batch.started_s
-        route.answered(pendings, dc, batch.partition, outcomes, took_s)
+        route.answered(pendings, dc, self._first + batch.partition, outcomes, took_s)
         self._conclude(dc, pendings, outcomes, took_s)
 
     def _conclude(
@@ -362,7 +363,7 @@ class TopicProducer:
                 settings = await self._describe()
             now_s = self.clock.monotonic_s()
             if settings is not None:
-                self.route.partitions = settings.partitions
+                self.route.partitions, self._first = settings.partitions, settings.first
                 return settings.partitions
             if self._inbox.is_closed and not self.route.drain.in_flight:
                 return None
@@ -402,7 +403,7 @@ class TopicProducer:
         settings = await self._describe()
         if settings is not None:
             self._batcher.grow(settings.partitions)
-            self.route.partitions = self._batcher.partitions
+            self.route.partitions, self._first = self._batcher.partitions, settings.first
 
     async def _drop_answered(self) -> None:
         """Keep removing answered messages from the inbox while the log is silent. Otherwise

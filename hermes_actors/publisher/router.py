@@ -14,7 +14,7 @@ from hermes_actors.log.base import Log
 from hermes_actors.metadata.catalog import LiveTopic, OtherChanged, TopicChanged
 from hermes_actors.metadata.registry import Metadata
 from hermes_actors.model.message import Envelope
-from hermes_actors.model.topic import Topic
+from hermes_actors.model.topic import MemoryFull, Topic
 from hermes_actors.publisher.deadlines import Deadlines
 from hermes_actors.publisher.drain import Drain
 from hermes_actors.publisher.measures import FrontendMeasures
@@ -187,9 +187,9 @@ class Routes:
 
         A topic that falls back to other datacentres has none, unless the operator wants both, or
         messages of the topic are still in the spool: newer ones with the same keys must not
-        overtake them.
+        overtake them. One in memory has none.
         """
-        spool = self.spool
+        spool = None if topic.is_in_memory else self.spool
         if spool is None or not topic.fallback_to_remote_datacenter_enabled:
             return spool
         return spool if spool.config.for_fallback_topics or spool.index.has(topic.name) else None
@@ -204,7 +204,7 @@ class Routes:
         return limits
 
     def _limit_ms(self, topic: Topic) -> int:
-        if topic.fallback_to_remote_datacenter_enabled:
+        if topic.fallback_to_remote_datacenter_enabled or topic.memory_full is MemoryFull.WAIT:
             return self.config.max_publish_request_duration_ms
         if topic.ack.waits_for_replicas:
             return self.config.long_idle_timeout_ms

@@ -213,5 +213,5 @@ def _taken(take: Take, value: Any, words: str) -> dict[str, Any]:
     except Unfit as error:
         raise Refused(f"Invalid message: {words}{error}") from error
     except RecursionError as error:
-        raise Refused(f"Invalid message: {words}: it is nested too deeply") from error
+        raise Refused(f"Invalid message: {words}: it is nested too deeplyly") from error
     return datum

@@ -21,6 +21,7 @@ _LISTED_BYTES_MAX = 4_096
 """Above this size only the first error is reported, because finding all of them takes 5 µs each."""
 
 _SHOWN_MAX = 200
+_WHOLE = ("enum", "const")
 _REGEXES = jsonschema_rs.RegexOptions(size_limit=100_000)
 _KINDS = {
     dict: "an object",
@@ -126,28 +127,10 @@ def _reason(error: jsonschema_rs.ValidationError) -> str:
             names = ", ".join(_child(path, name) for name in kind.unexpected[:ERRORS_MAX])
             return f"{names[:_SHOWN_MAX]} is not allowed: the schema names no such field"
     rule = kind.name
-    demanded = kind.as_dict().get(_DEMANDS.get(rule, ""))
-    shown = "" if demanded is None else f" {_shown(demanded)}"
+    # Other parameters may hold parts of the message.
+    limit = next(iter(kind.as_dict().values()), None)
+    shown = f" {_shown(limit)}" if isinstance(limit, str | float | int) or rule in _WHOLE else ""
     return f"{path} breaks the rule {rule}{shown}; it is {_kind(error.instance)}"
-
-
-_DEMANDS = {
-    "maximum": "limit",
-    "minimum": "limit",
-    "exclusiveMaximum": "limit",
-    "exclusiveMinimum": "limit",
-    "maxLength": "limit",
-    "minLength": "limit",
-    "maxItems": "limit",
-    "minItems": "limit",
-    "maxProperties": "limit",
-    "minProperties": "limit",
-    "multipleOf": "multiple_of",
-    "pattern": "pattern",
-    "enum": "options",
-    "const": "expected_value",
-}
-"""The library's names for the parameters of rules, if they are short."""
 
 
 def _shown(value: Any) -> str:

@@ -3,6 +3,7 @@ Pure.
 """
 
 from collections.abc import Collection, Mapping
+from types import MappingProxyType
 
 from msgspec import Struct
 
@@ -13,6 +14,7 @@ VALID_S = 60.0
 """How long an answer is valid; after that the lag is unknown."""
 
 UNKNOWN = -1
+_NONE: Mapping[int, int] = MappingProxyType({})
 
 
 class Reached(Struct, frozen=True):
@@ -36,7 +38,7 @@ class Ends:
     def __init__(self) -> None:
         # Sorted by time of look-up, so the first one is due first.
         self._asked_s: dict[str, float] = {}
-        self._ends: dict[str, tuple[float, Mapping[int, int]]] = {}
+        self._ends: dict[str, tuple[float, Mapping[int, int], Mapping[int, int]]] = {}
 
     def follow(self, topics: Collection[str]) -> None:
         """Set the topics that are consumed."""
@@ -57,21 +59,25 @@ class Ends:
             return topic
         return None
 
-    def note(self, topic: str, ends: Mapping[int, int], now_s: float) -> None:
-        """Record the ends of the topic's partitions."""
+    def note(
+        self, topic: str, ends: Mapping[int, int], now_s: float, starts: Mapping[int, int] = _NONE
+    ) -> None:
+        """Record the ends of the topic's partitions, and starts that positions may lie below."""
         if topic in self._asked_s:
-            self._ends[topic] = (now_s, ends)
+            self._ends[topic] = (now_s, ends, starts)
 
     def added(self, topic: str, since: int | None) -> list[int]:
         """The topic's partitions from `since` on; none for None."""
-        _, ends = self._ends.get(topic, (0.0, {}))
+        _, ends, _ = self._ends.get(topic, (0.0, {}, {}))
         return [] if since is None else sorted(each for each in ends if each >= since)
 
     def lag(self, reached: Reached, now_s: float) -> int:
         """How many messages are at or above the offsets reached; -1 if unknown."""
-        noted_s, ends = self._ends.get(reached.log_topic, (float("-inf"), {}))
+        noted_s, ends, starts = self._ends.get(reached.log_topic, (float("-inf"), {}, {}))
         settled = reached.settled
         # A partition whose end is not known was added just now.
         if not settled or now_s - noted_s > VALID_S or not settled.keys() <= ends.keys():
             return UNKNOWN
-        return sum(max(0, ends[each] - at) for each, at in settled.items())
+        return sum(
+            max(0, ends[each] - max(at, starts.get(each, 0))) for each, at in settled.items()
+        )

@@ -104,10 +104,6 @@ class Code(Enum):
     LAST_FAILURE = "last failure {at_ms}, at attempt {attempt} of its message: {failure}"
     LAST_SUCCESS = "last success {at_ms}"
     NO_SUCCESS = "no success on this node"
-    TAKEN_OVER = (
-        "this node has run it for {for_s}; {before} ran it before ({detail}), and failures there "
-        "are not known here"
-    )
     RAISE_TIMEOUT = (
         "subscriptionPolicy.requestTimeout gives the endpoint {timeout} ms to answer: raise it, or "
         "have the endpoint answer sooner"

@@ -10,8 +10,9 @@ from collections.abc import Callable
 import trio
 
 from hermes_actors.actors.supervisor import run_until
-from hermes_actors.log.base import LATEST, Log, LogUnavailable, UnknownTopic
+from hermes_actors.log.base import EARLIEST, LATEST, Log, LogUnavailable, UnknownTopic
 from hermes_actors.log.own_topic import OwnTopic
+from hermes_actors.model.names import is_volatile
 from hermes_actors.model.record import Record
 from hermes_actors.model.topic import Ack
 from hermes_actors.runtime.clock import Clock
@@ -101,5 +102,10 @@ class StatusReporter:
                 trio.move_on_after(_APPEND_TIMEOUT_S),
                 contextlib.suppress(LogUnavailable, UnknownTopic),
             ):
-                ends.note(topic, await self._log.positions(topic, LATEST), clock.monotonic_s())
+                found = await self._log.positions(topic, LATEST)
+                starts = {}
+                if is_volatile(topic):
+                    # A position may be of an earlier life of the partition's holder.
+                    starts = await self._log.positions(topic, EARLIEST)
+                ends.note(topic, found, clock.monotonic_s(), starts)
             await trio.sleep(_ENDS_PAUSE_S)

@@ -14,6 +14,7 @@ from hermes_actors.actors.mailbox import (
     Ref,
     open_mailbox,
 )
+from tests.seeds import seeds
 
 
 def mailbox(capacity: int) -> tuple[Ref[int], Inbox[int]]:
@@ -95,7 +96,7 @@ def test_without_waiting_it_behaves_as_a_bounded_queue(
         assert ref.statistics() == (len(model), capacity)
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", seeds(20))
 async def test_many_writers_lose_no_message_no_order_and_no_wake_up(
     seed: int, autojump_clock: trio.abc.Clock
 ) -> None:

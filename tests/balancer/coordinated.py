@@ -292,7 +292,7 @@ class Cluster:
     async def sleep(self, for_s):
         end_s = trio.current_time() + for_s
         while trio.current_time() < end_s:
-            await trio.sleep(0.02)
+            await trio.sleep(0.05)
             self.check()
 
     def check(self):

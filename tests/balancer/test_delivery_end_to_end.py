@@ -231,6 +231,7 @@ async def test_a_node_that_stops_and_starts_delivers_nothing_twice(node, autojum
     assert sorted(node.sink.bodies, key=int) == [b"%d" % n for n in range(60)]
 
 
+@pytest.mark.slow
 async def test_suspending_activating_and_retransmitting_under_load_lose_nothing(
     node, autojump_clock
 ):

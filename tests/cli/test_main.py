@@ -92,19 +92,6 @@ def test_help_lists_every_command_and_the_exit_codes(hermes, plugins):
     assert "Exit codes" in result.stdout
 
 
-@pytest.mark.parametrize("command", ["publish", "tail", "sink"])
-def test_each_commands_help_has_examples(hermes, plugins, command):
-    result = hermes(command, "--help")
-    assert f"hermes {command}" in result.stdout.partition("Examples:")[2]
-
-
-@pytest.mark.parametrize("kind", ["group", "topic", "subscription", "oauth-provider"])
-@pytest.mark.parametrize("verb", ["create", "list", "show", "update", "delete"])
-def test_each_administration_commands_help_has_examples(hermes, plugins, kind, verb):
-    result = hermes(kind, verb, "--help")
-    assert f"hermes {kind} {verb}" in result.stdout.partition("Examples:")[2]
-
-
 def test_an_unknown_command_is_one_line_with_a_suggestion(hermes, plugins):
     result = hermes("grop")
     assert result.exit_code == 2

@@ -105,7 +105,6 @@ def test_diff_shows_the_lines_that_come_and_go(hermes, known, file):
 AGE = {"name": "age", "type": "int"}
 FIRST = {"type": "record", "name": "Visit", "fields": [AGE]}
 NOTED = {**FIRST, "fields": [AGE, {"name": "note", "type": "string", "default": ""}]}
-DEMANDING = {**FIRST, "fields": [AGE, {"name": "note", "type": "string"}]}
 LONGER = {**FIRST, "fields": [{**AGE, "type": "long"}]}
 
 

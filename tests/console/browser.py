@@ -11,7 +11,6 @@ from playwright.sync_api import Browser, Page, Playwright, expect
 CHROMIUM = next(
     filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None
 )
-PHONE = {"width": 390, "height": 844}
 DESK = {"width": 1280, "height": 900}
 _FLAGS = [
     "--no-sandbox",

@@ -1,6 +1,5 @@
 """What foreign pages, and names that are markup, cannot do to the console and who uses it."""
 
-import html
 import re
 from html.parser import HTMLParser
 
@@ -38,8 +37,6 @@ async def test_no_text_of_a_tenant_becomes_markup(desk):
         ("/console/subscriptions", {"q": MARKUP}),
         ("/console/subscriptions", {}),
         ("/console/groups", {}),
-        ("/console/groups/shop/edit", {}),
-        (f"/console/groups/{MARKUP.replace('/', '%2F')}/edit", {}),
         ("/console/search", {"q": MARKUP}),
         ("/console/overview", {}),
         (f"/console/{MARKUP.replace('/', '%2F')}", {}),
@@ -50,7 +47,7 @@ async def test_no_text_of_a_tenant_becomes_markup(desk):
         page = await desk.get(path, params=query)
         assert_inert(page.text)
         seen += "&lt;script&gt;" in page.text
-    assert seen >= 8
+    assert seen >= 6
     answer = await desk.send("/console/groups/new", {"groupName": MARKUP, "owner.id": MARKUP})
     assert answer.status_code == 400
     assert_inert(answer.text)
@@ -160,20 +157,6 @@ async def test_signing_in_leads_to_pages_of_the_console_only(desk, where):
     assert answer.headers["location"] == "/console/overview"
     shown = await desk.get("/console/sign-in", params={"next": where})
     assert 'name="next" value="/console/overview"' in shown.text
-
-
-async def test_who_may_not_change_something_is_told_so(desk):
-    await desk.sign_in()
-    form = {"groupName": "shop", "owner.id": "sales", "owner.source": "Plaintext"}
-    assert (await desk.send("/console/groups/new", form)).status_code == 303
-    await desk.sign_in("bob")
-    answer = await desk.get("/console/groups/shop/edit")
-    assert answer.status_code == 200
-    (seen,) = re.findall('name="seen" value="([^"]+)"', answer.text)
-    form = {"owner.id": "bob", "owner.source": "Plaintext", "seen": html.unescape(seen)}
-    answer = await desk.send("/console/groups/shop/edit", form)
-    assert answer.status_code == 403
-    assert "bob may not change group shop: only an owner or an administrator may" in answer.text
 
 
 async def test_the_read_only_mode_is_shown_and_keeps_people_from_changes(desk):

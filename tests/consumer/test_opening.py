@@ -144,11 +144,6 @@ def test_a_file_without_credentials_is_named(tmp_path, content):
     assert "colon" not in caught.value.message.replace(str(tmp_path), "")
 
 
-def require(condition, message):
-    if not condition:
-        raise ConfigError(message)
-
-
 @pytest.mark.parametrize(
     ("fields", "field"),
     [

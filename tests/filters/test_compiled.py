@@ -25,7 +25,7 @@ def rejects(filters, body=b"{}", propagated=()):
 
 @pytest.mark.parametrize("leaf", [b"1", b"123456789012345678901234567890"])
 def test_a_message_however_deep_fails_the_filter_at_most(leaf):
-    for depth in range(800, 1_100):
+    for depth in range(800, 1_100, 5):
         body = b"[" * depth + leaf + b"]" * depth
         with suppress(FilterFailed):
             rejects([jsonpath("$", ".*")], body)

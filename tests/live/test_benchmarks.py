@@ -31,6 +31,7 @@ SMALL = {
         "--rounds 1 --seconds 0.5 --connections 4 --subscriptions 100",
         "push of 100 subscriptions",
     ),
+    "over_grpc": ("--seconds 1 --drained 1000", "live, 100 a frame"),
     "hedging": ("--seconds 2 --seeds 1", "adaptive"),
     "publish": (
         (
@@ -92,6 +93,8 @@ def run(name: str, small: tuple[str, str], folder: Path) -> None:
 @pytest.mark.soak
 @pytest.mark.parametrize("name", sorted(SMALL.keys() - {"balancer", "publish"}))
 def test_a_benchmark_prints_its_table(name: str, tmp_path: Path) -> None:
+    if name == "over_grpc" and shutil.which("go") is None:
+        pytest.skip("no go on the PATH, so its client cannot be built")
     if name == "fsyncs" and not may_trace():
         pytest.skip("strace is not installed, or may not trace here")
     run(name, SMALL[name], tmp_path)

@@ -27,7 +27,6 @@ pytestmark = [
     pytest.mark.timeout(600),
 ]
 
-DCS = ("dc1", "dc2")
 RATE_PER_S = 200.0
 CALM_S = 1.0
 WITHIN_S = 60.0

@@ -3,7 +3,6 @@
 dc1 is the session's broker and is never harmed; dc2 is a broker of this module's own.
 """
 
-import logging
 import random
 import shutil
 from collections.abc import Iterator
@@ -26,7 +25,6 @@ from hermes_local.kafka import Cluster
 
 pytestmark = [pytest.mark.kafka, pytest.mark.live]
 
-_logger = logging.getLogger(__name__)
 CLOCK = SystemClock()
 
 

@@ -17,7 +17,6 @@ from hermes_local.processes import ProcessId
 
 pytestmark = pytest.mark.live
 
-ROOT = Path(__file__).resolve().parents[2]
 HERMES = [sys.executable, "-m", "hermes_actors"]
 WITHIN_S = 60
 

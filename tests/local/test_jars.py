@@ -53,28 +53,10 @@ def test_a_missing_java_is_one_sentence_with_the_way_out(tmp_path):
         java_command({"PATH": str(tmp_path)})
 
 
-def test_an_old_java_is_refused_and_named(tmp_path):
-    old = program(tmp_path / "java", """echo 'java version "11.0.2"' >&2""")
-    with pytest.raises(LaunchFailed, match=rf"needs Java 17, and {old} is Java 11"):
-        java_command({"PATH": str(tmp_path)})
-
-
-def test_a_java_without_a_version_is_refused(tmp_path):
-    program(tmp_path / "java", "exit 1")
-    with pytest.raises(LaunchFailed, match="prints no version"):
-        java_command({"PATH": str(tmp_path)})
-
-
 def test_java_home_wins_over_the_path(tmp_path):
     home = tmp_path / "jdk"
     java = program(home / "bin" / "java", """echo 'openjdk version "21.0.1"' >&2""")
     assert java_command({"PATH": "", "JAVA_HOME": str(home)}) == str(java)
-
-
-def test_a_wrong_java_home_is_refused_even_if_the_path_has_a_java(tmp_path):
-    program(tmp_path / "java", """echo 'openjdk version "21.0.1"' >&2""")
-    with pytest.raises(LaunchFailed, match="correct or unset JAVA_HOME"):
-        java_command({"PATH": str(tmp_path), "JAVA_HOME": str(tmp_path / "nowhere")})
 
 
 def test_a_missing_maven_is_one_sentence_with_two_ways_out(tmp_path):
@@ -94,23 +76,11 @@ def test_an_installation_keeps_its_jars_in_the_users_cache(kafka, environment, t
     assert kafka.cache_folder(environment).parent.parent.parent == Path.home() / ".cache"
 
 
-def test_another_version_of_kafka_is_another_folder(kafka, environment):
-    before = kafka.cache_folder(environment)
-    assert kafka.cache_folder(environment) == before
-    kafka.pom.write_text(kafka.pom.read_text().replace("<kafka.version>", "<kafka.version>9"))
-    assert kafka.cache_folder(environment) != before
-
-
 def test_given_jars_are_used_as_they_are_and_in_order(tmp_path):
     for name in ("b.jar", "a.jar", "readme.txt"):
         (tmp_path / name).touch()
     found = KAFKA.classpath({"LOCAL_KAFKA_JARS": str(tmp_path)})
     assert found == f"{tmp_path}/a.jar{os.pathsep}{tmp_path}/b.jar"
-
-
-def test_a_given_folder_without_jars_is_refused(tmp_path):
-    with pytest.raises(LaunchFailed, match=r"LOCAL_KAFKA_JARS is .* it has no jars"):
-        KAFKA.classpath({"LOCAL_KAFKA_JARS": str(tmp_path)})
 
 
 def test_jars_are_fetched_once_however_many_ask_at_the_same_time(kafka, environment, tmp_path):
@@ -146,18 +116,6 @@ def test_a_failed_fetch_is_one_sentence_and_leaves_nothing_half_done(kafka, envi
     # The next try starts over.
     program(mvn, 'touch "${5#*=}/kafka.jar"\n[ -f "${5#*=}/kafka.jar" ]')
     assert kafka.folder(environment) == folder
-
-
-def test_a_fetch_that_brings_nothing_is_a_failure(kafka, environment, tmp_path):
-    program(tmp_path / "bin" / "mvn", "exit 0")
-    with pytest.raises(LaunchFailed, match="fetched no jars"):
-        kafka.folder(environment)
-
-
-def test_a_cache_that_cannot_be_written_is_one_sentence(kafka, environment, tmp_path):
-    (tmp_path / "cache").write_text("a file where a folder should be")
-    with pytest.raises(LaunchFailed, match=r"cannot be kept in .*Not a directory"):
-        kafka.folder(environment)
 
 
 def test_what_keeps_two_from_fetching_at_once_lies_beside_the_jars(

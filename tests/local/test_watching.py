@@ -4,6 +4,7 @@ import json
 import re
 import shutil
 import subprocess
+from functools import cache
 from pathlib import Path
 
 import promql_parser
@@ -32,12 +33,14 @@ INFO = "hermes_consumers_subscription_info"
 RUNBOOKS = "https://docs.invalid/hermes_actors/alerts.md"
 
 
+@cache
 def alerts():
     (file,) = PROMETHEUS["rule_files"]
     groups = yaml.safe_load((DEPLOY / "prometheus" / file).read_text())["groups"]
     return {rule["alert"]: rule for group in groups for rule in group["rules"]}
 
 
+@cache
 def panels():
     """Each dashboard's panels, but for the rows."""
     boards = {path.stem: json.loads(path.read_text()) for path in DASHBOARDS}

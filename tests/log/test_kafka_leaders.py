@@ -19,6 +19,7 @@ from hermes_actors.model.record import Record
 from hermes_actors.model.topic import Ack
 from hermes_actors.runtime import guest
 from hermes_actors.runtime.clock import SystemClock, system_rng
+from tests.seeds import seeds
 
 NO_RIGHT = kafka_errors.TopicAuthorizationFailedError.errno
 UNKNOWN = kafka_errors.UnknownTopicOrPartitionError.errno
@@ -150,7 +151,7 @@ class AnsweringConnection:
         return SimpleNamespace(brokers=[(1, "127.0.0.1", 1)], topics=[])
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", seeds(20))
 def test_a_cluster_that_is_back_is_found_within_a_second(seed, jumping_loop):
     rng = random.Random(seed)
     loop = jumping_loop()

@@ -24,6 +24,7 @@ from hermes_actors.log.kafka.producers import Producers
 from hermes_actors.model.record import Record
 from hermes_actors.model.topic import Ack
 from hermes_actors.runtime import guest
+from tests.seeds import seeds
 
 PARTITIONS = 3
 RECORDS_MAX = 6
@@ -222,9 +223,7 @@ def check(publisher, log):
 
 
 @pytest.mark.parametrize("ack", [Ack.LEADER, Ack.ALL])
-@pytest.mark.parametrize(
-    "seed", [*range(8), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(8, 25))]
-)
+@pytest.mark.parametrize("seed", seeds(25))
 def test_outcomes_are_true_whatever_a_broker_does(ack, seed, jumping_loop, run_as_guest_of):
     rng = random.Random(seed)
     kafka = Kafka(rng, trouble=rng.choice([0.0, 0.05, 0.2, 0.5]))

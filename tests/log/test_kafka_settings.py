@@ -20,6 +20,7 @@ topic_settings = st.builds(
     retention_ms=st.none() | st.integers(0, 2**62),
     record_bytes_max=st.integers(1, 2**31 - 1 - BATCH_OVERHEAD_BYTES),
     log_append_time=st.booleans(),
+    copies_min=st.integers(1, 5),
 )
 
 
@@ -98,5 +99,6 @@ def test_a_topic_of_somebody_else_is_described_all_the_same():
         "retention.ms": "604800000",
         "max.message.bytes": "100",
         "message.timestamp.type": "CreateTime",
+        "min.insync.replicas": "1",
     }
     assert settings_of(3, configs) == TopicSettings(3, 604_800_000, 1, False)

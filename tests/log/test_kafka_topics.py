@@ -184,3 +184,17 @@ async def test_a_partition_that_another_client_added_is_known_within_seconds(
         with trio.fail_after(10):
             while await log.positions(topic, LATEST) != {0: 0, 1: 0}:  # noqa: ASYNC110
                 await trio.sleep(0.5)
+
+
+async def test_a_second_copy_is_refused_where_a_topic_has_one_replica(
+    kafka_cluster, open_log, fresh
+):
+    topic, other = fresh("t"), fresh("t")
+    async with open_log(kafka_cluster.bootstrap_servers) as log:
+        await log.topics.create(topic, TopicSettings())
+        with pytest.raises(ValueError, match=r"replication factor is 1.*kafka\.replication_factor"):
+            await log.topics.create(other, TopicSettings(copies_min=2))
+        with pytest.raises(ValueError, match="replication factor is 1"):
+            await log.topics.alter(topic, TopicSettings(copies_min=2))
+        assert await log.topics.describe(topic) == TopicSettings()
+        assert await log.topics.describe(other) is None

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from hermes_actors.config import Config
+from hermes_actors.config import Config, ManagementConfig
 from hermes_actors.management.administration import Administration
 from hermes_actors.management.app import build_app
 from hermes_actors.management.http.answers import AsgiApp
@@ -62,6 +62,21 @@ class SharedApp:
 _free: dict[bytes, list[SharedApp]] = {}
 
 
+def _read_by_build_app(settings: ManagementConfig) -> bytes:
+    # All other settings are read by the administration.
+    return msgspec.json.encode(
+        (
+            settings.authentication,
+            settings.trusted_origins,
+            settings.cors_allowed_origin,
+            settings.host,
+            settings.allowed_hosts,
+            settings.body_timeout_ms,
+            settings.graphql_enabled,
+        )
+    )
+
+
 class Apps:
     """The apps of one test, each exclusively until the test ends."""
 
@@ -76,7 +91,7 @@ class Apps:
         metrics: list[Metrics],
     ) -> AsgiApp:
         """As `build_app` builds it from the same arguments."""
-        key = msgspec.json.encode(config.management)
+        key = _read_by_build_app(config.management)
         free = _free.setdefault(key, [])
         shared = free.pop() if free else SharedApp(config, administration)
         self._lent.append((key, shared))

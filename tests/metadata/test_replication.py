@@ -11,6 +11,7 @@ from hermes_actors.metadata.commands import Accepted, Copy, delete, encode, put
 from hermes_actors.metadata.keys import readiness_key
 from hermes_actors.metadata.replication import Replicator
 from hermes_actors.model.topic import Ack
+from tests.seeds import seeds
 
 
 @pytest.fixture
@@ -191,7 +192,7 @@ async def test_a_source_that_lost_its_beginning_is_copied_from_what_it_still_hol
         assert not two.replicators["dc1"].trouble
 
 
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", seeds(5))
 async def test_faulty_logs_delay_convergence_and_do_not_prevent_it(
     autojump_clock, open_sites, seed
 ):

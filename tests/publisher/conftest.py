@@ -113,9 +113,11 @@ class World:
         message_bytes_max: int = 1_024,
         auth: PublishingAuth | None = None,
         is_created: bool = True,
+        **more: Any,
     ) -> None:
         topic = a_topic(
             name,
+            **more,
             content_type=content_type,
             ack=ack,
             fallback_to_remote_datacenter_enabled=fallback,

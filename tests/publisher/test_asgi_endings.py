@@ -18,7 +18,6 @@ from hermes_actors.runtime.clock import SystemClock
 
 pytestmark = pytest.mark.live
 
-PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 FLOOD = b"1\r\na\r\n" * 200_000
 HEAD = b"POST / HTTP/1.1\r\nHost: x\r\n"
 CHUNKED = HEAD + b"Transfer-Encoding: chunked\r\n\r\n"

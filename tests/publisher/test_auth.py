@@ -3,6 +3,7 @@
 import re
 from pathlib import Path
 
+import anyio
 import msgspec
 import pytest
 import trio
@@ -53,7 +54,7 @@ class ByName:
 
     async def identify(self, credentials: Credentials) -> Account | None:
         self.asked += 1
-        await trio.sleep(0.01)
+        await anyio.sleep(0.01)
         if credentials.scheme != "name":
             return None
         if credentials.parameter == "bad":

@@ -14,7 +14,7 @@ import httpx
 import pytest
 import trustme
 
-from tests.publisher.frontend_process import HEAD, PROTOCOLS, Process, fetch, status_of
+from tests.publisher.frontend_process import HEAD, Process, status_of
 
 pytestmark = pytest.mark.live
 
@@ -36,32 +36,6 @@ def test_a_target_in_absolute_form_is_understood(frontend: Process) -> None:
     assert answer.endswith(b"UP")
     answer, _ = frontend.raw(b"GET http://x" + head + b"\r\n")
     assert answer.endswith(b"UP")
-
-
-@pytest.mark.parametrize("protocol", PROTOCOLS)
-def test_the_status_pages_are_served(frontend: Process, protocol: str) -> None:
-    assert fetch(protocol, "GET", f"{frontend.url}/status/health").text == "UP"
-    assert fetch(protocol, "GET", f"{frontend.url}/").text == "UP"
-    assert fetch(protocol, "GET", f"{frontend.url}/status/ready").text == "READY"
-    page = fetch(protocol, "GET", f"{frontend.url}/status/prometheus")
-    assert page.headers["content-type"] == "text/plain;version=0.0.4;charset=utf-8"
-    assert "hermes_frontend_inflight_requests" in page.text
-
-
-def test_headers_and_then_silence_end_the_connection(frontend: Process) -> None:
-    start_s = time.monotonic()
-    answer, is_closed = frontend.raw(HEAD + b"Content-Length: 9\r\n\r\n")
-    assert is_closed
-    took_s = time.monotonic() - start_s
-    assert answer == b""
-    assert 1.4 < took_s < 3.5
-
-
-def test_a_connection_serves_many_requests(frontend: Process) -> None:
-    with httpx.Client() as client:
-        for number in range(50):
-            content = b"%d" % number
-            assert client.post(f"{frontend.url}/topics/shop.orders", content=content).is_success
 
 
 def test_many_connections_at_once_are_all_answered(frontend: Process) -> None:

@@ -282,7 +282,7 @@ async def test_the_log_is_told_of_refused_heads_once_a_minute(
         world.tick()
         world.connect().send(many)
     first, second = [record.getMessage() for record in caplog.records]
-    assert "more heads" not in first
+    assert "more were refused" not in first
     assert second.endswith("; 2 more were refused since the last such line")
 
 

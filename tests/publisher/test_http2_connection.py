@@ -16,6 +16,7 @@ from hyperframe.frame import ContinuationFrame, GoAwayFrame, HeadersFrame, PingF
 
 from hermes_actors.publisher.edges.http2.connection import Http2Connection
 from hermes_chaos.sim.environment.http_in import Line
+from tests.seeds import seeds
 
 PATH = "/topics/shop.orders"
 BATCH = "application/vnd.hermes.messages+ndjson"
@@ -217,7 +218,7 @@ async def test_a_batch_that_is_held_back_holds_its_client_back(open_world, autoj
         assert sent < 150_000
 
 
-@pytest.mark.parametrize("seed", range(30))
+@pytest.mark.parametrize("seed", seeds(30))
 async def test_frames_with_faults_end_their_connection_and_nothing_else(
     world, seed, autojump_clock
 ):

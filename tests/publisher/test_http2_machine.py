@@ -13,6 +13,7 @@ from h2.settings import SettingCodes
 
 from hermes_actors.publisher.answers import Answer
 from tests.publisher.test_http2_connection import BATCH, PATH, Client
+from tests.seeds import seeds
 
 RUNS = int(os.environ.get("HERMES_HTTP2_RUNS", "6"))
 KINDS = ("publish", "publish", "publish", "unknown", "ping", "metrics", "batch", "too_large")
@@ -166,7 +167,7 @@ class Anybody:
                 assert status in expected.get(kind, [200]), kind
 
 
-@pytest.mark.parametrize("seed", range(RUNS))
+@pytest.mark.parametrize("seed", seeds(RUNS))
 async def test_whatever_a_client_does_it_is_answered_and_as_stored(
     open_world, seed, autojump_clock
 ):

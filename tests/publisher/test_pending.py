@@ -141,19 +141,6 @@ def test_a_limit_leads_to_an_answer_whatever_came_before(actions: list[str]) -> 
     assert fate.pending.is_answered
 
 
-def test_what_may_not_happen_is_an_assertion() -> None:
-    pending = pending_of()
-    for transition in (pending.sent, pending.keep, lambda: pending.queued([], None, 0)):
-        with pytest.raises(AssertionError):
-            transition()
-    pending.validating()
-    with pytest.raises(AssertionError):
-        pending.validating()
-    pending.settle(Abandoned())
-    with pytest.raises(AssertionError):
-        pending.sent()
-
-
 def test_what_is_still_validated_when_its_time_ends_is_not_kept() -> None:
     fate = Fate(1, has_spool=True)
     fate.act("validate", [], True)

@@ -129,7 +129,7 @@ async def renew_under_a_connection(folder: Path) -> None:
         assert await ask(long, server) == (address, first)
 
 
-@pytest.mark.parametrize("host", ["uvloop", "asyncio"])
+@pytest.mark.parametrize("host", ["uvloop", pytest.param("asyncio", marks=pytest.mark.slow)])
 def test_new_connections_get_the_newest_certificate_and_others_go_on(
     host: str, tmp_path: Path
 ) -> None:

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hermes_actors.runtime.cpu_share import CpuSample, CpuShare
+from tests.seeds import seeds
 
 PARTS = st.floats(0.0, 1.0)
 FIGURES = st.floats(-1e6, 1e6)
@@ -76,7 +77,7 @@ def test_it_is_known_within_two_minutes_and_forgotten_within_four() -> None:
     assert machine.run(240, 0.3, 0.0) == 1.0
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", seeds(20))
 def test_noise_does_not_change_what_is_said(seed: int) -> None:
     rng = random.Random(seed)
     machine = Machine(CpuShare(1.0))
@@ -90,7 +91,7 @@ def test_noise_does_not_change_what_is_said(seed: int) -> None:
         assert sum(now != before for before, now in pairwise(machine.left[settled:])) <= 1
 
 
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", seeds(5))
 def test_a_process_that_takes_the_core_for_ten_seconds_each_quarter_of_an_hour_is_not_minded(
     seed: int,
 ) -> None:

@@ -17,7 +17,6 @@ from hermes_actors.publisher.authentication import demands_account, may_publish
 from hermes_actors.runtime.clock import IdSource, SystemClock
 from hermes_actors.runtime.workers import InlinePool
 from hermes_actors.security.account import Account, Credentials, Unauthenticated
-from hermes_actors.security.authenticator import Authenticator
 from hermes_actors.security.opening import _rules, open_authenticator
 from hermes_actors.security.tokens import claims_of
 from hermes_actors.security.users import parse_users
@@ -37,10 +36,6 @@ def loaded(text: str, tmp_path: Path) -> Config:
     file = tmp_path / "node.toml"
     file.write_text(text)
     return configuration.load(file, {})
-
-
-async def opened(config: Config) -> Authenticator:
-    return await open_authenticator(config.security, SystemClock(), IdSource(), InlinePool())
 
 
 @pytest.mark.parametrize("number", range(4))

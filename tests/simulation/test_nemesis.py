@@ -5,6 +5,7 @@ import random
 import pytest
 
 from hermes_chaos.sim.faults.strikes import Fault, Strike, draw_plan
+from tests.seeds import seeds
 
 
 def plan_of(seed: int, strikes: int = 200) -> list[Strike]:
@@ -12,7 +13,7 @@ def plan_of(seed: int, strikes: int = 200) -> list[Strike]:
     return draw_plan(rng, strikes=strikes, lasts_max_s=3.0, begin_s=5.0, end_s=9.0)
 
 
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", seeds(5))
 def test_a_plan_keeps_to_its_time_and_its_order(seed: int) -> None:
     plan = plan_of(seed)
     assert len(plan) == 200

@@ -1,10 +1,7 @@
-"""The three kinds of steps between two nodes: give a task, swap two, or exchange one for
-several.
-"""
+"""The two kinds of steps between two nodes: give a task, or swap two."""
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
-from itertools import islice
 
 from msgspec import Struct
 
@@ -16,9 +13,6 @@ most.
 """
 _NEXT = 3
 """How many tasks near the ideal weight are tried."""
-_SEVERAL_OF, _SEVERAL_MAX = 32, 8
-"""How many tasks of a node are considered for an exchange for several, and how many may come back.
-"""
 _FREE = 0.1
 """The cost, in moves, of a step that moves no task away from its home."""
 
@@ -40,14 +34,14 @@ class ShiftBounds(Struct, frozen=True, gc=False):
 
 
 class Step(Struct, frozen=True):
-    """A task that goes from one node to another, and lighter ones that come back for it.
+    """A task that goes from one node to another, and a lighter one that comes back for it.
 
     `cost` counts those that leave their homes; `worth` is the improvement per unit of cost.
     """
 
     bounds: ShiftBounds
     gone: Task
-    back: tuple[Task, ...]
+    back: Task | None
     shifted: int
     cost: int
     worth: float
@@ -62,8 +56,8 @@ class Step(Struct, frozen=True):
 
     def _exchange(self, books: Books, source: int, sink: int) -> None:
         books.take(self.gone)
-        for task in self.back:
-            books.move(task, source)
+        if self.back is not None:
+            books.move(self.back, source)
         books.put(self.gone, sink)
 
 
@@ -105,32 +99,7 @@ def swap(books: Books, bounds: ShiftBounds) -> Step | None:
         for _, number in others[max(0, first - 1) : first + _NEXT]:
             other = books.tasks[number]
             if _may_go(books, other, bounds.source, is_forced=False):
-                best = better(best, _step(bounds, task, (other,)))
-    return best
-
-
-def several(books: Books, bounds: ShiftBounds) -> Step | None:
-    """The best step that exchanges one task for several light ones. Without it, a node that takes
-    over a task as heavy as its whole target would keep the light ones that it had.
-    """
-    best: Step | None = None
-    wished = min(bounds.level, bounds.most)
-    for weight, number in islice(_heaviest(books.on[bounds.source]), _SEVERAL_OF):
-        task = books.tasks[number]
-        if not _may_go(books, task, bounds.sink, bounds.is_forced):
-            continue
-        back: list[Task] = []
-        missing = weight - wished
-        for other_weight, other_number in reversed(books.on[bounds.sink]):
-            other = books.tasks[other_number]
-            if other_weight <= missing and _may_go(books, other, bounds.source, is_forced=False):
-                back.append(other)
-                missing -= other_weight
-            if missing <= 0 or len(back) == _SEVERAL_MAX:
-                break
-        has_room = len(books.on[bounds.source]) + len(back) - 1 <= books.tasks_max
-        if len(back) > 1 and has_room:
-            best = better(best, _step(bounds, task, tuple(back)))
+                best = better(best, _step(bounds, task, other))
     return best
 
 
@@ -138,11 +107,11 @@ def _may_go(books: Books, task: Task, sink: int, is_forced: bool) -> bool:
     return (task.is_stable or is_forced) and task.work not in books.works[sink]
 
 
-def _step(bounds: ShiftBounds, gone: Task, back: tuple[Task, ...] = ()) -> Step | None:
-    shifted = gone.weight - sum(task.weight for task in back)
+def _step(bounds: ShiftBounds, gone: Task, back: Task | None = None) -> Step | None:
+    shifted = gone.weight - (0 if back is None else back.weight)
     if not bounds.least <= shifted <= bounds.most:
         return None
-    cost = (gone.home == bounds.source) + sum(task.home == bounds.sink for task in back)
+    cost = (gone.home == bounds.source) + (back is not None and back.home == bounds.sink)
     worth = bounds.curve * (2 * bounds.level - shifted) * shifted / (cost or _FREE)
     return Step(bounds, gone, back, shifted, cost, worth) if worth > 0 else None
 

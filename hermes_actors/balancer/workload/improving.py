@@ -1,7 +1,7 @@
 """Improves the balance after placing, in few moves that bring each node near its target.
 
 A local search in the manner of list scheduling with interchanges (Finn and Horowitz 1979). A node
-far above its target gives a task to one below, or exchanges one for lighter ones. A step is judged
+far above its target gives a task to one below, or swaps one for a lighter one. A step is judged
 by how much it lowers the sum of load² / target per moved task. Each step lowers the sum, so the
 search ends. No step loads a node, relative to its capacity, more than the busiest one is.
 """
@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from msgspec import Struct
 
 from hermes_actors.balancer.workload.books import Books
-from hermes_actors.balancer.workload.exchanges import ShiftBounds, Step, better, give, several, swap
+from hermes_actors.balancer.workload.exchanges import ShiftBounds, Step, better, give, swap
 
 NEAR = 0.01
 """A receiving node is filled to at most this part above its target."""
@@ -119,7 +119,7 @@ def _rougher(
     for other in receivers[:_PARTNERS]:
         bounds = _bounds(books, target, node, other, busiest, is_rough=True)
         if bounds.most > 0:
-            for kind in (give, swap, several):
+            for kind in (give, swap):
                 best = better(best, kind(books, bounds))
     return best
 

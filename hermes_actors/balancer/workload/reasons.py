@@ -34,8 +34,8 @@ class RoundReasons:
         source = self._nodes[step.bounds.source].name
         sink = self._nodes[step.bounds.sink].name
         self._moved[step.gone.number] = _moved(step.gone, source, sink)
-        for task in step.back:
-            self._moved[task.number] = _moved(task, sink, source)
+        if step.back is not None:
+            self._moved[step.back.number] = _moved(step.back, sink, source)
 
     def of(self, work: Work, demand: OwnerDemand, tasks: Sequence[Task]) -> tuple[Reason, ...]:
         """Return why this subscription's owners change, the most important reason first."""

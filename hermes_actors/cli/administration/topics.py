@@ -20,6 +20,7 @@ from hermes_actors.model.topic import (
     MESSAGE_BYTES_MIN,
     Ack,
     ContentType,
+    Durability,
 )
 
 OWNER_DEFAULT = "Plaintext:dev"
@@ -53,6 +54,13 @@ def create(
     ] = None,
     ack: Annotated[
         Ack | None, typer.Option(help="Replicas that hold it at 201.", show_default="LEADER")
+    ] = None,
+    durability: Annotated[
+        Durability | None,
+        typer.Option(
+            help="CONSISTENT: two replicas at 201. PERFORMANCE: in memory only.",
+            show_default="EVENTUAL",
+        ),
     ] = None,
     max_message_size: Annotated[
         int | None,
@@ -90,6 +98,7 @@ def create(
         "schema": None if schema is None else bodies.text_from_file("--schema", schema),
         "retentionTime": None if retention is None else bodies.retention(retention),
         "ack": ack,
+        "durability": durability,
         "maxMessageSize": max_message_size,
         "trackingEnabled": tracking or None,
         "fallbackToRemoteDatacenterEnabled": fallback,
@@ -113,6 +122,9 @@ def topic_body(file: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:
         "ack": "LEADER",
         "maxMessageSize": MESSAGE_BYTES_DEFAULT,
     }
+    if given.get("durability") or file.get("durability"):
+        # The server's default follows from it.
+        del defaults["ack"]
     body = defaults | file | {key: value for key, value in given.items() if value is not None}
     # So that the output of `show` can be used as a file: the server sets these two.
     body.pop("createdAt", None)

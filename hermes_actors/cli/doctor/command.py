@@ -12,7 +12,7 @@ import trio
 import typer
 
 from hermes_actors import config as configuration
-from hermes_actors.cli.command_line.failures import EXIT_FAILED, UsageWrong
+from hermes_actors.cli.command_line.failures import EXIT_FAILED
 from hermes_actors.cli.command_line.options import JsonOption, Output, OutputOption, examples
 from hermes_actors.cli.command_line.plain import PlainCommand
 from hermes_actors.cli.doctor.findings import FAIL, OK, WARN, Finding, Grade, finding
@@ -51,14 +51,6 @@ def doctor(
             help="The node's TOML file. Without it: the defaults and HERMES_… variables.",
         ),
     ] = None,
-    option: Annotated[
-        Path | None,
-        typer.Option(
-            "--config",
-            metavar="FILE",
-            help="The same file, as an option like that of 'hermes node'.",
-        ),
-    ] = None,
     timeout_s: Annotated[
         float,
         typer.Option("--timeout-s", min=0.5, max=600, metavar="S", help="Time-out of each check."),
@@ -73,14 +65,12 @@ def doctor(
     the schema registry and the collector. Exit code 0: no check failed, 1: a check failed,
     or nothing was checked.
     """
-    if file and option:
-        raise UsageWrong("the configuration is given twice: leave out CONFIG or --config")
     named: dict[str, str] = {}
     try:
-        config = configuration.load(file or option, os.environ)
-        found = [_source(config, file or option)]
+        config = configuration.load(file, os.environ)
+        found = [_source(config, file)]
         found += [finding(WARN, "start", "plain listeners", each) for each in exposures(config)]
-        found += guest.run(_look, config, timeout_s, bool(file or option))
+        found += guest.run(_look, config, timeout_s, bool(file))
         named = {"dc": config.dc, "node": config.node}
     except ConfigError as error:
         found = [finding(FAIL, "config", "configuration", error.message)]

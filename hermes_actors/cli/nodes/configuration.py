@@ -26,12 +26,6 @@ FileArgument = Annotated[
     Path | None,
     typer.Argument(metavar="FILE", help="A TOML file."),
 ]
-ConfigOption = Annotated[
-    Path | None,
-    typer.Option(
-        "--config", metavar="FILE", help="The same file, as an option like that of 'hermes node'."
-    ),
-]
 
 
 @app.command(
@@ -44,14 +38,13 @@ ConfigOption = Annotated[
 )
 def check(
     file: FileArgument = None,
-    option: ConfigOption = None,
     files: Annotated[
         bool,
         typer.Option("--files/--no-files", help="Also check the files and folders that it names."),
     ] = True,
 ) -> None:
     """Check a file, overridden by HERMES_… variables, and the files that it names."""
-    loaded = config.load(file or option, os.environ)
+    loaded = config.load(file, os.environ)
     for exposure in exposures(loaded):
         print(f"hermes: warning: {exposure}", file=sys.stderr)
     found = look_at_machine(loaded, SystemClock().now_ms()) if files else ()
@@ -67,9 +60,9 @@ def check(
     cls=PlainCommand,
     epilog=examples("hermes config show", "HERMES_FRONTEND_PORT=8081 hermes config show node.toml"),
 )
-def show(file: FileArgument = None, option: ConfigOption = None) -> None:
+def show(file: FileArgument = None) -> None:
     """Show the value of every field that a node would use, as TOML."""
-    for key, value in fields(config.load(file or option, os.environ)).items():
+    for key, value in fields(config.load(file, os.environ)).items():
         print(f"{key} = {value}")
 
 

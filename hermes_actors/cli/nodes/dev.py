@@ -1,8 +1,12 @@
 """`hermes dev`: a whole cluster in one process; each datacentre has a node and an embedded log."""
 
 import json
+import logging
 import os
+import select
 import shutil
+import signal
+import stat
 import sys
 import tempfile
 from collections.abc import Sequence
@@ -11,6 +15,7 @@ from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
 import msgspec
+import trio
 import typer
 
 from hermes_actors import config as configuration
@@ -24,7 +29,7 @@ from hermes_actors.cli.command_line.options import (
 from hermes_actors.cli.command_line.plain import PlainCommand
 from hermes_actors.cli.nodes.logs import log_to
 from hermes_actors.cli.nodes.serving import environment_of, run_nodes, serve_nodes
-from hermes_actors.config import Config, FrontendConfig, ManagementConfig
+from hermes_actors.config import Config, FrontendConfig, GrpcConfig, ManagementConfig
 from hermes_actors.listeners import Addresses
 from hermes_actors.log.backends import embedded_logs
 from hermes_actors.log.embedded.log import open_embedded_log
@@ -50,7 +55,7 @@ DEV_DEFAULTS: dict[str, dict[str, Any]] = {
 """The differences from a production node's defaults. A --config file and HERMES_… variables
 override them."""
 
-
+_logger = logging.getLogger(__name__)
 _Listener = TypeVar("_Listener", FrontendConfig, ManagementConfig)
 _PORT_OPTIONS = {"frontend.port": "--publish-port", "management.port": "--management-port"}
 
@@ -87,11 +92,12 @@ def _port(default: str) -> Any:
 dev = typer.Typer(pretty_exceptions_enable=False, rich_markup_mode="rich")
 
 
-@dev.command(cls=PlainCommand, epilog=examples("hermes dev", "hermes dev --data ./my-data --json"))
+@dev.command(cls=PlainCommand, epilog=examples("hermes dev", "hermes dev --json --ephemeral"))
 def run_dev(
     dcs: Annotated[
-        str, typer.Option(metavar="NAMES", help="Datacentres, separated by commas.")
-    ] = "dc1,dc2",
+        str | None,
+        typer.Option(metavar="NAMES", help="Separated by commas; without it dc1,dc2."),
+    ] = None,
     publish_port: Annotated[int | None, _port("frontend.port, 8080")] = None,
     management_port: Annotated[int | None, _port("management.port, 8090")] = None,
     data: Annotated[
@@ -112,6 +118,12 @@ def run_dev(
         ),
     ] = 1,
     prints_json: ReadyJsonOption = False,
+    is_ephemeral: Annotated[
+        bool,
+        typer.Option(
+            "--ephemeral", help="For tests: one DC, free ports; ends with its parent or its stdin."
+        ),
+    ] = False,
     verbose: VerboseOption = False,
     accepts_damage: AcceptDamageOption = False,
 ) -> None:
@@ -121,15 +133,19 @@ def run_dev(
     Both know all subscriptions; each delivers the messages that were published in it.
     SIGTERM or Ctrl-C drains and stops; a second one stops at once.
     """
+    if is_ephemeral:
+        if data is not None:
+            raise UsageWrong("--ephemeral keeps no data: leave out --data, or --ephemeral")
+        dcs, publish_port, management_port = dcs or "dc1", publish_port or 0, management_port or 0
     plan = plan_nodes(
-        *(dcs, publish_port, management_port),
+        *(dcs or "dc1,dc2", publish_port, management_port),
         data=data,
         file=config,
         consumers=consumers,
     )
     log_to(sys.stderr, plan.nodes[0].log, is_verbose=verbose)
     plan = msgspec.structs.replace(plan, prints_json=prints_json, accepts_damage=accepts_damage)
-    run_nodes(_run, plan, options=_PORT_OPTIONS)
+    run_nodes(_run_until_abandoned if is_ephemeral else _run, plan, options=_PORT_OPTIONS)
 
 
 def plan_nodes(
@@ -166,6 +182,9 @@ def plan_nodes(
                 node=f"{name}-1",
                 frontend=_counted_up(base.frontend, publish_port, index),
                 management=_counted_up(base.management, management_port, index),
+                grpc=msgspec.structs.replace(
+                    base.grpc, port=base.grpc.port + index if base.grpc.port else 0
+                ),
             )
         )
     more = [_delivering(node, number) for node in nodes for number in range(2, consumers + 1)]
@@ -186,9 +205,33 @@ def _delivering(first: Config, number: int) -> Config:
         first,
         node=f"{first.dc}-{number}",
         roles=["consumers"],
+        grpc=GrpcConfig(),
         status=msgspec.structs.replace(first.status, port=0),
         metadata=msgspec.structs.replace(first.metadata, replicator=first.node),
     )
+
+
+async def _run_until_abandoned(plan: DevPlan) -> None:
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(_end_when_abandoned)
+        await _run(plan)
+        nursery.cancel_scope.cancel()
+
+
+async def _end_when_abandoned() -> None:
+    """Begin the usual end when stdin, if it is a pipe or a socket, is closed, or when the parent
+    process ends. Another stdin (a terminal, /dev/null) says nothing about who started this.
+    """
+    parent = os.getppid()
+    kind = 0 if sys.stdin is None else os.fstat(0).st_mode
+    is_held = stat.S_ISFIFO(kind) or stat.S_ISSOCK(kind)
+    while os.getppid() == parent:
+        # A closed pipe is readable; what is written to it is discarded.
+        if is_held and select.select([0], [], [], 0)[0] and not os.read(0, 65_536):
+            break
+        await trio.sleep(0.2)
+    _logger.warning("ends, because its stdin is closed or its parent process has ended")
+    os.kill(os.getpid(), signal.SIGTERM)
 
 
 async def _run(plan: DevPlan) -> None:

@@ -29,7 +29,6 @@ from hermes_actors.cli.publishing.lines import (
     open_lines,
 )
 from hermes_actors.cli.publishing.publisher import (
-    BATCH_MAX,
     BulkPublisher,
     OutgoingMessage,
     PublishPlan,
@@ -52,7 +51,6 @@ app = typer.Typer(pretty_exceptions_enable=False, rich_markup_mode="rich")
         """hermes publish shop.orders '{"id": 1, "total": 9.5}'""",
         "hermes publish shop.orders --file order.json --key customer-7",
         "hermes publish shop.orders --lines orders.ndjson.gz --key-field customer.id",
-        "hermes publish shop.orders --lines orders.ndjson --batch 1000",
         "tail -f orders.log | hermes publish shop.orders --output json",
     ),
 )
@@ -86,15 +84,6 @@ def publish(
     connections: Annotated[
         int, typer.Option(min=1, max=1_000, metavar="N", help="Concurrent requests.")
     ] = 8,
-    batch: Annotated[
-        int,
-        typer.Option(
-            min=1,
-            max=BATCH_MAX,
-            metavar="N",
-            help="Messages per request, for lines.",
-        ),
-    ] = 1,
     retries: Annotated[
         int,
         typer.Option(
@@ -118,14 +107,11 @@ def publish(
         connections=connections,
         retries=retries,
         timeout_s=timeout_s,
-        batch=batch,
         headers=[("Content-Type", header_value(content_type, "--content-type"))]
         + [_header(text) for text in header or []]
         + ([("Authorization", shown)] if shown else []),
         tls=tls_context(),
     )
-    if batch > 1 and (file is not None or message not in (None, "-")):
-        raise UsageWrong("--batch is for many messages: give --lines, or pipe lines in")
     messages = _source(message, file, lines, KeyOf(key, key_field))
     report = Report(topic, output)
     guest.run(_run, plan, messages, report)

@@ -1,10 +1,9 @@
 """Publishes many messages over a few kept-alive connections; each has one PublishResult."""
 
-import json
 import random
 import ssl
 from collections.abc import AsyncGenerator, Callable, Sequence
-from contextlib import aclosing, suppress
+from contextlib import aclosing
 from dataclasses import dataclass
 from urllib.parse import quote
 
@@ -27,12 +26,10 @@ from hermes_actors.consumer.delivery.retry import retry_after_ms
 from hermes_actors.runtime.backoff import Backoff
 from hermes_actors.runtime.clock import Clock
 
-BATCH_MAX = 4_000
-
 _BACKOFF_MAX_S = 5.0
 _RETRY_AFTER_MAX_S = 60.0
-# Messages from a slow pipe must not wait for a full batch.
-_GATHER_S = 0.05
+# Every other message would get this refusal too.
+_REFUSES_ALL = (401, 403, 404, 405, 415)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,36 +66,15 @@ class PublishResult(msgspec.Struct, frozen=True, rename="camel", omit_defaults=T
         return self.status == 202
 
 
-class _Said(msgspec.Struct):
-    """The part of an answer that belongs to one message. Status 0: no answer."""
-
-    status: int
-    id: str = ""
-    message: str = ""
-    code: str = ""
-
-    @property
-    def is_for_later(self) -> bool:
-        return self.status in (0, 429, 503)
-
-    @property
-    def error(self) -> str:
-        return f"{self.code}: {self.message}" if self.code else self.message
-
-
-_line = msgspec.json.Decoder(_Said)
-
-
 @dataclass(frozen=True, slots=True)
 class PublishPlan:
-    """How to publish: target, concurrency, retries, and at most `batch` messages in a request."""
+    """How to publish: target, concurrency, retries."""
 
     url: str
     topic: str
     connections: int = 8
     retries: int = 3
     timeout_s: float = 10.0
-    batch: int = 1
     headers: Sequence[tuple[str, str]] = (("Content-Type", "application/json"),)
     tls: ssl.SSLContext | None = None
 
@@ -125,8 +101,7 @@ class BulkPublisher:
         self._done = done
         self._clock = clock
         self._rng = rng
-        path = f"/topics/{quote(plan.topic, safe='')}"
-        self._route = route_to(plan.url, path if plan.batch == 1 else f"{path}/batch")
+        self._route = route_to(plan.url, f"/topics/{quote(plan.topic, safe='')}")
         self._is_refused = False
         self._source = trio.CancelScope()
         self.is_cut_short = False
@@ -138,7 +113,7 @@ class BulkPublisher:
         source, after the messages before it are done.
         """
         plan = self._plan
-        send, receive = trio.open_memory_channel[OutgoingMessage](plan.connections * plan.batch)
+        send, receive = trio.open_memory_channel[OutgoingMessage](plan.connections)
         lost: BaseException | None = None
         source_failed: CommandFailed | None = None
         try:
@@ -170,83 +145,42 @@ class BulkPublisher:
                 if self._is_refused:
                     self.is_cut_short = True
                     continue
-                group = [message]
-                with trio.move_on_after(_GATHER_S), suppress(trio.EndOfChannel):
-                    while len(group) < self._plan.batch:
-                        group.append(await of.receive())
-                await self._publish(poster, group)
+                await self._publish(poster, message)
 
-    async def _publish(self, poster: Poster, group: list[OutgoingMessage]) -> None:
-        """Send one request, and further ones for messages to retry. Raises CannotConnect."""
+    async def _publish(self, poster: Poster, message: OutgoingMessage) -> None:
+        """Send the message until it is accepted or refused. Raises CannotConnect."""
         sent_ms, attempt = self._clock.now_ms(), 0
         backoff = Backoff(self._rng, wait_max_s=_BACKOFF_MAX_S)
-        while group:
+        headers = list(self._plan.headers)
+        if message.key is not None:
+            headers.append(("Partition-Key", message.key))
+        lines = header_lines(headers)
+        while True:
             attempt += 1
             is_last = attempt > self._plan.retries
             began_s = self._clock.monotonic_s()
-            asked_s = 0.0
+            status, message_id, error, asked_s = 0, "", "", 0.0
             try:
-                answer = await self._post(poster, group)
+                answer = await poster.post(self._route, lines, message.body, self._plan.timeout_s)
+            except (CannotConnect, NoAnswer) as failure:
+                if is_last and isinstance(failure, CannotConnect):
+                    raise
+                error = str(failure)
+            else:
+                status = answer.status
+                if status in _REFUSES_ALL:
+                    self._is_refused = True
+                    self._source.cancel()
+                message_id = answer.headers.get(b"hermes-message-id", b"").decode("latin-1")
+                error = "" if status in (201, 202) else _error(answer, self._plan.url)
                 asked = answer.headers.get(b"retry-after", b"").decode("latin-1")
                 asked_s = (retry_after_ms(asked, self._clock.now_ms()) or 0.0) / 1_000
-                said = self._read(answer, group)
-            except (CannotConnect, NoAnswer) as error:
-                if is_last and isinstance(error, CannotConnect):
-                    raise
-                said = [_Said(0, message=str(error))] * len(group)
-            took_ms = (self._clock.monotonic_s() - began_s) * 1_000
-            again = []
-            for message, each in zip(group, said, strict=True):
-                if each.is_for_later and not is_last:
-                    again.append(message)
-                else:
-                    self._done(
-                        PublishResult(
-                            message.number,
-                            each.status,
-                            each.id,
-                            attempt,
-                            sent_ms,
-                            took_ms,
-                            each.error,
-                        )
-                    )
-            group = again
-            if group:
-                await trio.sleep(max(backoff.next_s(), min(asked_s, _RETRY_AFTER_MAX_S)))
-
-    async def _post(self, poster: Poster, group: Sequence[OutgoingMessage]) -> PostAnswer:
-        headers = list(self._plan.headers)
-        body = group[0].body
-        if self._plan.batch > 1:
-            content_type, body = _body_of(group)
-            headers = [pair for pair in headers if pair[0].lower() != "content-type"]
-            headers.append(("Content-Type", content_type))
-        elif group[0].key is not None:
-            headers.append(("Partition-Key", group[0].key))
-        return await poster.post(self._route, header_lines(headers), body, self._plan.timeout_s)
-
-    def _read(self, answer: PostAnswer, group: Sequence[OutgoingMessage]) -> list[_Said]:
-        """Return the answer for each message."""
-        if self._plan.batch == 1 or answer.status != 200:
-            # Every other message would get this refusal too.
-            refuses_all = (401, 403, 404, 405, 415, *([413] if self._plan.batch > 1 else ()))
-            if answer.status in refuses_all:
-                self._is_refused = True
-                self._source.cancel()
-            message_id = answer.headers.get(b"hermes-message-id", b"").decode("latin-1")
-            error = "" if answer.status in (201, 202) else _error(answer, self._plan.url)
-            return [_Said(answer.status, message_id, error)] * len(group)
-        try:
-            lines = _line.decode_lines(answer.body)
-        except msgspec.MsgspecError as error:
-            lines = [_Said(0, message=f"the answer cannot be read: {error}")]
-        # A line without an id ends the batch, and applies to all messages without a line.
-        ends = [each for each in lines if not each.id] or [
-            _Said(0, message="the answer ends early")
-        ]
-        told = [each for each in lines if each.id]
-        return (told + ends[:1] * len(group))[: len(group)]
+            if is_last or status not in (0, 429, 503):
+                break
+            await trio.sleep(max(backoff.next_s(), min(asked_s, _RETRY_AFTER_MAX_S)))
+        took_ms = (self._clock.monotonic_s() - began_s) * 1_000
+        number = message.number
+        self._done(PublishResult(number, status, message_id, attempt, sent_ms, took_ms, error))
 
 
 def percentile(sorted_values: Sequence[float], percent: float) -> float:
@@ -284,14 +218,3 @@ def _error(answer: PostAnswer, url: str) -> str:
         reason, way_out = _WAYS_OUT[answer.status]
         return f"{text or reason}; {way_out}"
     return text
-
-
-def _body_of(group: Sequence[OutgoingMessage]) -> tuple[str, bytes]:
-    """Return the Content-Type and body of a batch."""
-    if all(message.key is None for message in group):
-        return "application/x-ndjson", b"".join([message.body + b"\n" for message in group])
-    lines = []
-    for message in group:
-        key = b"" if message.key is None else b'"key":%b,' % json.dumps(message.key).encode()
-        lines.append(b'{%b"message":%b}\n' % (key, message.body))
-    return "application/vnd.hermes.messages+ndjson", b"".join(lines)

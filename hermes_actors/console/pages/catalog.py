@@ -8,10 +8,8 @@ from litestar.handlers import HTTPRouteHandler
 from litestar.params import FromQuery, QueryParameter
 
 from hermes_actors.console.console import Console
-from hermes_actors.management.access.roles import Caller
 from hermes_actors.management.http.answers import Answer, AnyRequest
 from hermes_actors.management.status.overview import SORTS, OverviewQuery
-from hermes_actors.model.topic import Owner
 from hermes_actors.runtime.turns import each_in_turns
 
 ROWS = 100
@@ -37,15 +35,12 @@ def catalog_pages(console: Console) -> list[HTTPRouteHandler]:
         found, count = await parts.overview.some_rows(wanted, sort, ROWS, (number - 1) * ROWS)
         return {"subscriptions": found, "subscription_count": count}
 
-    async def group_rows(caller: Caller) -> list[dict[str, Any]]:
+    async def group_rows() -> list[dict[str, Any]]:
         topics = Counter(name.rpartition(".")[0] for name in await parts.topics.names())
-        rows = []
-        async for name in each_in_turns(await parts.groups.names()):
-            group = await parts.groups.get(name)
-            owner = group.get("owner")
-            manages = caller.is_admin or (owner and caller.owns(Owner(**owner)))
-            rows.append(group | {"topics": topics[name], "manages": manages})
-        return rows
+        return [
+            await parts.groups.get(name) | {"topics": topics[name]}
+            async for name in each_in_turns(await parts.groups.names())
+        ]
 
     async def both(q: str) -> dict[str, Any]:
         if not q:
@@ -84,7 +79,7 @@ def catalog_pages(console: Console) -> list[HTTPRouteHandler]:
 
     @get("/groups")
     async def groups(request: AnyRequest) -> Answer:
-        found = await console.gate.act(request, group_rows)
+        found = await console.gate.read(group_rows)
         return await console.page(request, "groups.html", groups=found)
 
     @get("/search")

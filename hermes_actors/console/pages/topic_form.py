@@ -16,6 +16,7 @@ from hermes_actors.management.bodies.decoding import decode_topic, json_object
 FIELDS = (
     *("name", "description", "owner.source", "owner.id", "contentType", "labels"),
     *("retentionTime.duration", "retentionTime.retentionUnit", "ack", "maxMessageSize"),
+    *("durability", "memoryFull"),
     *("fallbackToRemoteDatacenterEnabled", "trackingEnabled"),
     *("schema", "jsonToAvroDryRun", "migratedFromJsonType"),
     *("auth.enabled", "auth.publishers", "auth.unauthenticatedAccessEnabled"),
@@ -97,7 +98,8 @@ def topic_form_pages(console: Console) -> list[HTTPRouteHandler]:
 def _given(topic: Mapping[str, Any]) -> dict[str, str]:
     """The form's fields for a topic's JSON object."""
     labels = topic.get("labels", {}).items()
-    return flat(topic) | {"labels": "\n".join(f"{label}={text}" for label, text in labels)}
+    unused = {"durability": "EVENTUAL", "memoryFull": "DROP_OLDEST"}
+    return unused | flat(topic) | {"labels": "\n".join(f"{label}={text}" for label, text in labels)}
 
 
 def _changed(given: Mapping[str, str], found: Mapping[str, str]) -> dict[str, Any]:
@@ -106,6 +108,9 @@ def _changed(given: Mapping[str, str], found: Mapping[str, str]) -> dict[str, An
     for name in FIELDS:
         text = given.get(name, "").strip().replace("\r\n", "\n")
         is_unused = name.startswith("chaos.globalPolicy.") and given.get("chaos.mode") != "GLOBAL"
+        if name == "ack":
+            # The other ones decide it.
+            is_unused = given.get("durability", "EVENTUAL") != "EVENTUAL"
         if name not in given or is_unused or text == found.get(name, ""):
             continue
         *path, last = name.split(".")

@@ -34,7 +34,7 @@ async def answered(hand_out: PullDispatch, asked: Asked, clock: Clock) -> bytes:
     if isinstance(asked, PullRequest):
         outs = await hand_out.pull(asked.max_messages, asked.wait_ms / 1_000)
         try:
-            return await _pulled(outs, clock)
+            return await _pulled(outs, clock, in_base64=asked.base64)
         except trio.Cancelled:
             # Nobody gets them.
             hand_out.undo(outs)
@@ -49,7 +49,7 @@ async def answered(hand_out: PullDispatch, asked: Asked, clock: Clock) -> bytes:
     return msgspec.json.encode(Settled(len(ids) - len(refused), refused))
 
 
-async def _pulled(outs: Sequence[HandOut], clock: Clock) -> bytes:
+async def _pulled(outs: Sequence[HandOut], clock: Clock, *, in_base64: bool) -> bytes:
     now_ms, now_s = clock.now_ms(), clock.monotonic_s()
     received, unbroken = [], 0
     for out in outs:
@@ -65,7 +65,7 @@ async def _pulled(outs: Sequence[HandOut], clock: Clock) -> bytes:
                         ack_id=str(out.ack_id),
                         delivery_attempt=out.delivery.attempts + 1,
                         ack_deadline=iso_ms(now_ms + int((out.until_s - now_s) * 1_000)),
-                        message=_shown(message),
+                        message=_shown(message, in_base64=in_base64),
                     )
                 )
             )
@@ -73,7 +73,7 @@ async def _pulled(outs: Sequence[HandOut], clock: Clock) -> bytes:
     return msgspec.json.encode({"receivedMessages": received})
 
 
-def _shown(message: Message) -> PulledMessage:
+def _shown(message: Message, *, in_base64: bool) -> PulledMessage:
     attributes = dict(message.propagated)
     attributes |= {f"ce-{name}": value for name, value in message.attributes}
     if message.traceparent:
@@ -81,8 +81,10 @@ def _shown(message: Message) -> PulledMessage:
     if message.written_with is not None:
         attributes["Schema-Version"] = str(message.written_with.version)
         attributes["Schema-Id"] = str(message.written_with.id)
-    is_json = not message.is_tombstone and message.written_with is None and _is_json(message.body)
-    in_base64 = not message.is_tombstone and not is_json
+    is_json = not (in_base64 or message.is_tombstone or message.written_with) and _is_json(
+        message.body
+    )
+    in_base64 = not (message.is_tombstone or is_json)
     return PulledMessage(
         message_id=message.id,
         publish_time=iso_ms(message.published_at_ms),

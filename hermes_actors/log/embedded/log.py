@@ -316,6 +316,14 @@ class EmbeddedLog:
             self._connections.pop().close()
 
 
+def _check_copies(settings: TopicSettings) -> None:
+    if settings.copies_min > 1:
+        raise ValueError(
+            f"durability CONSISTENT needs {settings.copies_min} copies, and the embedded log keeps "
+            "one; EVENTUAL is on its disk before the answer, or use Kafka"
+        )
+
+
 class EmbeddedTopics:
     """The topics of an embedded log; implements `LogTopics`."""
 
@@ -326,6 +334,7 @@ class EmbeddedTopics:
     async def create(self, topic: str, settings: TopicSettings) -> bool:
         """As `LogTopics.create`."""
         check_settings(settings)
+        _check_copies(settings)
 
         def change(store: Store) -> TopicView | None:
             return TopicView(store.topics[topic]) if store.create_topic(topic, settings) else None
@@ -338,6 +347,7 @@ class EmbeddedTopics:
 
     async def alter(self, topic: str, settings: TopicSettings) -> None:
         """As `LogTopics.alter`."""
+        _check_copies(settings)
 
         def change(store: Store) -> TopicView:
             store.alter_topic(topic, settings)

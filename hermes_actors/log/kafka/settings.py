@@ -11,7 +11,10 @@ BATCH_OVERHEAD_BYTES = 4_096
 """Added to the largest `size_bytes`, because `max.message.bytes` limits a batch: its header has 61
 bytes, a record has about 30 of overhead, and each of its headers a few."""
 
-SETTING_NAMES = ("retention.ms", "max.message.bytes", "message.timestamp.type")
+SETTING_NAMES = (
+    *("retention.ms", "max.message.bytes", "message.timestamp.type"),
+    "min.insync.replicas",
+)
 """The configs that `settings_of` reads; `configs_of` also sets others that follow from them."""
 
 LOSING_NAMES = ("cleanup.policy", "retention.bytes")
@@ -46,6 +49,7 @@ def configs_of(settings: TopicSettings) -> dict[str, str]:
         "retention.ms": "-1" if settings.retention_ms is None else str(settings.retention_ms),
         "max.message.bytes": str(message_bytes_max),
         "message.timestamp.type": "LogAppendTime" if settings.log_append_time else "CreateTime",
+        "min.insync.replicas": str(settings.copies_min),
         "segment.ms": str(_SEGMENT_MS_MAX),
     }
     if settings.retention_ms is None:
@@ -70,6 +74,7 @@ def settings_of(partitions: int, configs: Mapping[str, str]) -> TopicSettings:
         retention_ms=None if retention_ms < 0 else retention_ms,
         record_bytes_max=max(1, int(configs["max.message.bytes"]) - BATCH_OVERHEAD_BYTES),
         log_append_time=configs["message.timestamp.type"] == "LogAppendTime",
+        copies_min=int(configs["min.insync.replicas"]),
     )
 
 

@@ -16,6 +16,7 @@ from aiokafka.protocol.admin import (
     DeleteTopicsRequest,
     DescribeConfigsRequest,
 )
+from msgspec.structs import replace
 
 from hermes_actors.log.base import (
     LogUnavailable,
@@ -84,6 +85,12 @@ class TopicAdmin:
             if old is None:
                 raise UnknownTopic(topic)
             check_alteration(topic, old, settings)
+            settings = replace(settings, copies_min=max(settings.copies_min, old.copies_min))
+            if settings.copies_min > old.copies_min:
+                await self._brokers.persist(
+                    f"topic {topic} was not altered",
+                    lambda: self._check_copies(topic, settings.copies_min),
+                )
             if settings.partitions > old.partitions:
                 await self._brokers.persist(
                     f"topic {topic} got no more partitions",
@@ -133,7 +140,9 @@ class TopicAdmin:
     async def _create(self, topic: str, settings: TopicSettings) -> bool:
         kafka = self._brokers.settings
         configs = configs_of(settings)
-        configs["min.insync.replicas"] = str(kafka.min_insync_replicas)
+        _require_copies(settings.copies_min, kafka.replication_factor)
+        copies_min = max(settings.copies_min, kafka.min_insync_replicas)
+        configs["min.insync.replicas"] = str(copies_min)
         configs["unclean.leader.election.enable"] = "false"
         wanted: tuple[Any, ...] = (
             topic,
@@ -169,6 +178,10 @@ class TopicAdmin:
         if is_refused and len(await self._brokers.leaders(topic, age_max_s=0)) == count:
             return  # An earlier attempt has succeeded.
         _raise_for(code, message, topic)
+
+    async def _check_copies(self, topic: str, copies_min: int) -> None:
+        (described,) = await self._brokers.describe([topic])
+        _require_copies(copies_min, min(len(replicas) for _, _, _, replicas, *_ in described[3]))
 
     async def _alter_configs(self, topic: str, changes: dict[str, str]) -> None:
         request = incremental_alteration(topic, changes)
@@ -278,6 +291,15 @@ _BAD_SETTINGS = (
     kafka_errors.InvalidRequestError.errno,
     kafka_errors.PolicyViolationError.errno,
 )
+
+
+def _require_copies(copies_min: int, copies: int) -> None:
+    if copies < copies_min:
+        raise ValueError(
+            f"durability CONSISTENT needs {copies_min} copies of a message, and the topic's "
+            f"replication factor is {copies}; raise kafka.replication_factor for new topics, "
+            "reassign the partitions of this one, or use EVENTUAL"
+        )
 
 
 def _raise_for(code: int, message: str | None, topic: str) -> None:

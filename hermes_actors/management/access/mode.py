@@ -3,15 +3,10 @@
 import logging
 from enum import StrEnum
 
-import msgspec
-
 from hermes_actors.errors import ErrorCode, Refused, Unavailable
-from hermes_actors.metadata.commands import put
-from hermes_actors.metadata.registry import Metadata
+from hermes_actors.metadata.audit import BROKER, present_author
 
 _logger = logging.getLogger(__name__)
-
-_RECORD_TIMEOUT_S = 2.0
 
 
 class Mode(StrEnum):
@@ -23,14 +18,9 @@ class Mode(StrEnum):
 
 
 class AccessMode:
-    """The mode of one management node. It is readWrite after each start of the node.
+    """The mode of one management node. It is readWrite after each start of the node."""
 
-    Changes of the mode are recorded in the metadata under `key`, for the audit.
-    """
-
-    def __init__(self, metadata: Metadata, key: str) -> None:
-        self._metadata = metadata
-        self._key = key
+    def __init__(self) -> None:
         self._mode = Mode.READ_WRITE
 
     async def get(self) -> str:
@@ -45,12 +35,8 @@ class AccessMode:
                 ErrorCode.VALIDATION_ERROR,
             )
         self._mode = Mode.READ_WRITE if mode == Mode.READ_WRITE else Mode.READ_ONLY_ADMIN
-        try:
-            change = put(self._key, msgspec.json.encode({"mode": self._mode}))
-            await self._metadata.change(change, timeout_s=_RECORD_TIMEOUT_S)
-        except Unavailable as error:
-            # The mode must change even if the log is unavailable.
-            _logger.warning("mode %s is not recorded: %s", self._mode, error.message)
+        author = present_author()
+        _logger.warning("the mode is %s by %s", self._mode, author.by if author else BROKER)
 
     @property
     def is_changeable(self) -> bool:

@@ -89,6 +89,7 @@ anyone  reads   POST,PUT /query/groups /query/topics /query/topics/metrics
 anyone  reads   POST,PUT /query/subscriptions /query/subscriptions/metrics
 anyone  reads   POST     /topics/query /topics/{topic}/subscriptions/query
 anyone  reads   GET      /search/query
+anyone  reads   POST     /graphql
 account reads   POST     /filters/{topic}
 
 anyone  reads   GET      /oauth/providers /oauth/providers/{provider}
@@ -143,9 +144,9 @@ open    changes POST     /console/sign-out
 anyone  reads   GET      /console/overview /console/overview/live /console/search
 anyone  reads   GET      /console/topics /console/subscriptions /console/groups
 account reads   GET      /console/audit /console/trace /console/topics/{topic}/audit
-account form    GET,POST /console/groups/new /console/groups/{group}/remove /console/apply
+account form    GET,POST /console/groups/new /console/apply
 account form    GET,POST /console/topics/new /console/topics/{topic}/subscriptions/new
-owner   form    GET,POST /console/groups/{group}/edit /console/topics/{topic}/edit
+owner   form    GET,POST /console/topics/{topic}/edit
 owner   form    GET,POST /console/topics/{topic}/publish /console/topics/{topic}/remove
 anyone  reads   GET      /console/topics/{topic} /console/topics/{topic}/live
 anyone  reads   GET      /console/topics/{topic}/export /console/topics/{topic}/schema

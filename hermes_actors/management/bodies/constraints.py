@@ -30,8 +30,11 @@ from hermes_actors.model.subscription import (
 from hermes_actors.model.topic import (
     MESSAGE_BYTES_MAX,
     MESSAGE_BYTES_MIN,
+    Ack,
     ChaosPolicy,
     ContentType,
+    Durability,
+    MemoryFull,
     RetentionTime,
     Topic,
 )
@@ -138,6 +141,19 @@ def require_new_name(name: SubscriptionName) -> None:
         raise Refused(f"Subscription.name {problem}")
 
 
+def _durability(topic: Topic) -> Iterator[str]:
+    durability, ack = topic.durability, topic.ack
+    if durability is Durability.CONSISTENT and ack is not Ack.ALL:
+        yield f"Topic.ack is {ack.value}, but durability CONSISTENT needs ALL; leave ack out"
+    if not topic.is_in_memory and topic.memory_full is MemoryFull.WAIT:
+        yield "Topic.memoryFull WAIT needs durability PERFORMANCE"
+    if topic.is_in_memory and ack is Ack.ALL:
+        yield "Topic.ack is ALL, but durability PERFORMANCE has no replicas; leave ack out"
+    if topic.is_in_memory and topic.fallback_to_remote_datacenter_enabled:
+        field = "Topic.fallbackToRemoteDatacenterEnabled"
+        yield f"{field} must be false with durability PERFORMANCE: messages stay where they are"
+
+
 def topic_violations(topic: Topic) -> Iterator[str]:
     """Yield the violations in a topic, apart from rules that depend on other objects."""
     if not is_name_part(TopicName.parse(topic.name).name):
@@ -153,6 +169,7 @@ def topic_violations(topic: Topic) -> Iterator[str]:
         )
     yield from within_ranges("Topic.retentionTime", topic.retention_time)
     yield from label_violations("Topic.labels", topic.labels)
+    yield from _durability(topic)
     chaos = topic.chaos
     if chaos.global_policy is not None:
         yield from _chaos("Topic.chaos.globalPolicy", chaos.global_policy)

@@ -21,7 +21,7 @@ from hermes_actors.model.subscription import (
     Subscription,
     TrackingMode,
 )
-from hermes_actors.model.topic import Topic
+from hermes_actors.model.topic import Ack, Durability, Topic
 
 T = TypeVar("T")
 S = TypeVar("S", bound=Struct)
@@ -100,9 +100,15 @@ def decode_topic(body: Mapping[str, Any], *, default_fallback: bool = False) -> 
     """Decode a topic from its JSON object, without createdAt and modifiedAt, which the broker sets.
     Raises Refused.
 
-    `default_fallback`: the default of fallbackToRemoteDatacenterEnabled.
+    `default_fallback`: the default of fallbackToRemoteDatacenterEnabled. The durability decides the
+    defaults of this field and of ack; `topic_violations` refuses contradictions.
     """
     raw = _known_fields(Topic, without_label_list(body))
+    durability = raw.get("durability")
+    if durability == Durability.CONSISTENT.value:
+        raw.setdefault("ack", Ack.ALL.value)
+    if durability == Durability.PERFORMANCE.value:
+        default_fallback = False
     raw.setdefault("fallbackToRemoteDatacenterEnabled", default_fallback)
     retention = raw.get("retentionTime")
     if isinstance(retention, dict):

@@ -33,7 +33,7 @@ def require_creatable(topic: Topic, caller: Caller, config: ManagementConfig) ->
     """Raises Refused unless this caller may create this topic."""
     require_known_source(topic.owner, "Topic", config.owner_sources)
     if not caller.is_admin:
-        default = config.default_fallback_to_remote_datacenter
+        default = config.default_fallback_to_remote_datacenter and not topic.is_in_memory
         if topic.fallback_to_remote_datacenter_enabled != default:
             raise Refused(
                 "User is not allowed to set non-default fallback to remote datacenter "
@@ -69,6 +69,12 @@ def require_updatable(old: Topic, new: Topic, caller: Caller, config: Management
     """Raises Refused unless this caller may change the topic from `old` to `new`."""
     if new.name != old.name:
         raise Refused(f"Topic.name is '{new.name}', but the path names '{old.name}'")
+    if new.is_in_memory is not old.is_in_memory:
+        raise Refused(
+            f"Topic.durability cannot change from {old.durability.value} to "
+            f"{new.durability.value}: the messages of a PERFORMANCE topic are elsewhere; create "
+            "another topic"
+        )
     require_known_source(new.owner, "Topic", config.owner_sources)
     if not caller.is_admin:
         if (

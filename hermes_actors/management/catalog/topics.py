@@ -51,7 +51,7 @@ from hermes_actors.metadata.reconciler import settings_for
 from hermes_actors.metadata.registry import Metadata, OutcomeUnknown
 from hermes_actors.model.names import TopicName
 from hermes_actors.model.schema import Schema, SchemaKind
-from hermes_actors.model.topic import ContentType, Owner, Topic
+from hermes_actors.model.topic import COPIES_MIN, ContentType, Durability, Owner, Topic
 from hermes_actors.runtime.clock import Clock
 from hermes_actors.runtime.turns import each_in_turns
 
@@ -165,6 +165,8 @@ class Topics:
         """Create the log topic for the topic's next incarnation. It stays if the creation of the
         topic fails afterwards.
         """
+        if topic.is_in_memory:
+            return
         name = TopicName.parse(topic.name)
         register = self._metadata.register(topic_key(name))
         # The tombstone of a deleted topic holds the incarnation of the next one.
@@ -182,7 +184,11 @@ class Topics:
 
         def plan() -> tuple[LiveTopic, Topic]:
             old = self.owned(caller, name, "change topic")
-            merged = self._decoded(merge(msgspec.to_builtins(old.topic), without_label_list(patch)))
+            base = msgspec.to_builtins(old.topic)
+            if patch.get("durability", base["durability"]) != base["durability"]:
+                # Unless the patch names it, the new durability decides.
+                del base["ack"]
+            merged = self._decoded(merge(base, without_label_list(patch)))
             new = replace(
                 merged, created_at=old.topic.created_at, modified_at=old.topic.modified_at
             )
@@ -212,7 +218,22 @@ class Topics:
                     # As Hermes answers a migration.
                     raise Refused(error.message, ErrorCode.SCHEMA_BAD_REQUEST) from error
                 raise
+        if "durability" in patch:
+            old, new = plan()
+            if new.durability is Durability.CONSISTENT is not old.topic.durability:
+                # First, because the log may be unable to give it.
+                await self._alter_log_topic(old, new)
         await self._changes.make(decide)
+
+    async def _alter_log_topic(self, live: LiveTopic, new: Topic) -> None:
+        topics = self._log.topics
+        held = await topics.describe(live.log_topic)
+        if held is None:
+            raise Unavailable(f"The log does not have topic {live.name} yet; try again")
+        try:
+            await topics.alter(live.log_topic, replace(held, copies_min=COPIES_MIN))
+        except ValueError as error:
+            raise Refused(f"Topic {live.name} cannot be changed: {error}") from error
 
     def _has_avro(self, name: str) -> bool:
         newest = self._subjects.latest(name)

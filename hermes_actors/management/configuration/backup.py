@@ -17,7 +17,7 @@ from hermes_actors.metadata.catalog import Catalog
 from hermes_actors.metadata.commands import Copy, Stamp, Text, encode, put
 from hermes_actors.metadata.keys import (
     ACTIVATION,
-    EXPIRY,
+    HOLDER,
     REDRIVE,
     SEEK,
     key,
@@ -34,7 +34,7 @@ from hermes_actors.model.topic import Ack
 
 RESTORED = "restored"
 
-_RUNTIME = frozenset((ACTIVATION, SEEK, REDRIVE, EXPIRY, DRAIN, "mode", RESTORED))
+_RUNTIME = frozenset((ACTIVATION, HOLDER, SEEK, REDRIVE, DRAIN, RESTORED))
 """Kinds of registers that say what the lost cluster was doing."""
 
 _AHEAD_MS = 86_400_000

@@ -1,6 +1,7 @@
 """The dead letters of subscriptions in all datacentres that answer: listed, shown, and expired."""
 
 import base64
+import logging
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
@@ -23,13 +24,9 @@ from hermes_actors.log.letters import (
 from hermes_actors.management.access.roles import Caller
 from hermes_actors.management.bodies.views import as_text, body_fields
 from hermes_actors.management.catalog.subscriptions import Subscriptions
-from hermes_actors.management.changes import Changes
 from hermes_actors.management.dead_letters.selection import LetterSelection, check_id, selection_in
 from hermes_actors.management.offsets.asking import Logs
 from hermes_actors.metadata.catalog import LiveSubscription
-from hermes_actors.metadata.commands import put
-from hermes_actors.metadata.keys import EXPIRY, life_key
-from hermes_actors.metadata.redrives import Expiry
 from hermes_actors.model.dead_letter import (
     MARK_IDS_MAX,
     Letter,
@@ -43,6 +40,8 @@ from hermes_actors.model.moments import iso_ms
 from hermes_actors.model.partitioner import partition_of
 from hermes_actors.runtime.clock import Clock
 from hermes_actors.schema.reading import AvroReader
+
+_logger = logging.getLogger(__name__)
 
 PAGE_MAX = 500
 COUNT_MAX = 100_000
@@ -158,13 +157,11 @@ class DeadLetters:
     def __init__(
         self,
         letters: Letters,
-        changes: Changes,
         subscriptions: Subscriptions,
         clock: Clock,
         reader: AvroReader,
     ) -> None:
         self._letters = letters
-        self._changes = changes
         self._subscriptions = subscriptions
         self._clock = clock
         self._reader = reader
@@ -275,8 +272,7 @@ class DeadLetters:
         now_ms = self._clock.now_ms()
         wanted = selection.filter(now_ms)
         if not selection.dry_run:
-            key = life_key(EXPIRY, live.name, live.incarnation)
-            await self._changes.attempt(put(key, msgspec.json.encode(Expiry(now_ms, wanted))))
+            _logger.warning("%s: dead letters are expired by %s", live.name, caller.name)
 
         async def close(log: Log) -> tuple[int, bool]:
             box = self._letters.box(log, live)

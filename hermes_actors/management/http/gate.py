@@ -6,7 +6,7 @@ from typing import TypeVar, TypeVarTuple, Unpack
 from hermes_actors.errors import Refused
 from hermes_actors.management.access.mode import AccessMode
 from hermes_actors.management.access.roles import Caller, Guest, SecurityProvider, require_allowed
-from hermes_actors.management.access.table import Access, rule_of
+from hermes_actors.management.access.table import Access, Rule, rule_of
 from hermes_actors.management.http.answers import REASON_HEADER, AnyRequest
 from hermes_actors.management.http.origins import Origins
 from hermes_actors.metadata.audit import Author, changes_of
@@ -84,6 +84,10 @@ class Gate:
         Raises Refused (403), Unauthenticated (401) and Unavailable (503).
         """
         rule = rule_of(request.method, request.scope["path_template"])
+        await self.require(request, rule, f"call {request.method} {request.url.path}")
+
+    async def require(self, request: AnyRequest, rule: Rule, action: str) -> None:
+        """Raises as `check` if the rule does not allow the request's caller to take the action."""
         if rule.changes:
             self._origins.check(request.headers)
         if rule.access is Access.OPEN or (rule.access is Access.ANYONE and not self._guards_reads):
@@ -91,7 +95,7 @@ class Gate:
         caller = await self.caller(request)
         if caller is None:
             raise self._security.refusal()
-        require_allowed(caller, rule, f"call {request.method} {request.url.path}")
+        require_allowed(caller, rule, action)
         if rule.changes and not (rule.is_pulling or caller.is_admin):
             self._mode.require_changeable()
 

@@ -1,13 +1,16 @@
-"""Test messages, which owners and administrators publish from the console."""
+"""Messages that owners and administrators publish from the console or by GraphQL."""
 
+import re
 from collections.abc import Awaitable, Callable, Sequence
 
-from hermes_actors.errors import Unavailable
+from hermes_actors.errors import Refused, Unavailable
 from hermes_actors.management.access.roles import Caller
 from hermes_actors.management.catalog.topics import Topics
 from hermes_actors.security.account import Credentials
 
 Publish = Callable[[str, Sequence[tuple[str, str]], bytes, Credentials], Awaitable[tuple[str, int]]]
+
+_HEADER = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+:[^\x00-\x1f\x7f]*")
 
 
 class PublishTrials:
@@ -35,6 +38,10 @@ class PublishTrials:
         A trio coroutine. Raises HermesError.
         """
         self._topics.owned(caller, topic, "publish a test message to topic")
+        for name, value in headers:
+            # A line break would let a value add headers to pushes.
+            if not _HEADER.fullmatch(f"{name}:{value}"):
+                raise Refused(f"Message.headers: '{name[:100]}' or its value is not a header")
         if self._publish is None:
             raise Unavailable("This node does not publish; ask one with the role frontend")
         return await self._publish(topic, headers, body, credentials)

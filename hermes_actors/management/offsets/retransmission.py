@@ -140,7 +140,15 @@ class Retransmissions:
     async def _move(
         self, live: LiveSubscription, target: Moment | Positions, dry_run: bool = False
     ) -> dict[str, Any]:
-        log_topic = self._metadata.catalog.topics[str(live.name.topic)].log_topic
+        topic = self._metadata.catalog.topics[str(live.name.topic)]
+        if topic.topic.is_in_memory:
+            raise Refused(
+                f"Topic {topic.name} has durability PERFORMANCE: its messages are in memory only, "
+                "and cannot be delivered again",
+                ErrorCode.OTHER,
+                status=409,
+            )
+        log_topic = topic.log_topic
         # Taken first, so that messages published meanwhile are not skipped in a silent datacentre.
         now_ms = self._clock.now_ms()
         positions, unreached = await self._resolve(target, log_topic)

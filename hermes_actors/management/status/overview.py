@@ -139,6 +139,8 @@ class Overview:
             name = topic.topic.name
             if subscription is None:
                 owner = {"owner": msgspec.to_builtins(topic.topic.owner)}
+                if topic.topic.is_in_memory:
+                    owner["durability"] = topic.topic.durability.value
                 rows[name] = self._statuses.topic_summary(name) | owner | _NO_SUBSCRIPTIONS
                 continue
             row = rows[name]

@@ -252,9 +252,7 @@ class Statuses:
                     **self._datacenter(dc),
                     "isDelivering": any(place.is_delivering for place in found[dc]),
                     **(explained(self._reasons(dc, live)) if self._is_unsaid(dc, found) else {}),
-                    "nodes": [
-                        node_shown(place, live, self._takeover(place, live)) for place in found[dc]
-                    ],
+                    "nodes": [node_shown(place, live) for place in found[dc]],
                 }
                 for dc in sorted(found)
             ],
@@ -262,10 +260,6 @@ class Statuses:
 
     def _is_unsaid(self, dc: str, found: dict[str, list[ConsumingNode]]) -> bool:
         return not found[dc] or self._trouble(dc) is not None
-
-    def _takeover(self, place: ConsumingNode, live: LiveSubscription) -> dict[str, Any]:
-        header = place.view.header
-        return self._placements.takeover(header.dc, str(live.name), header.node)
 
     def _reasons(self, dc: str, live: LiveSubscription) -> tuple[Reason, ...]:
         """Why no node of the datacentre reports the subscription."""

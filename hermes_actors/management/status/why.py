@@ -1,6 +1,6 @@
 """The JSON of one node that consumes a subscription: state, reasons, figures and hints. Pure."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 from msgspec.structs import asdict
@@ -11,7 +11,6 @@ from hermes_actors.status.judging import unsettled_of
 from hermes_actors.status.reasons import Code, Reason, as_json, because, sentences
 from hermes_actors.status.sums import ConsumingNode
 
-_NEW_OWNER_S = 3_600.0
 _NO_HTTP2 = ("malformed", "connect")
 """The kinds of failure of a push to an endpoint without HTTP/2."""
 
@@ -21,9 +20,7 @@ def explained(reasons: tuple[Reason, ...]) -> dict[str, Any]:
     return {"reason": sentences(reasons), "reasons": as_json(reasons)}
 
 
-def node_shown(
-    place: ConsumingNode, live: LiveSubscription, takeover: Mapping[str, Any]
-) -> dict[str, Any]:
+def node_shown(place: ConsumingNode, live: LiveSubscription) -> dict[str, Any]:
     """The node's JSON object: state, reasons, details and figures."""
     status = place.status
     shown = {
@@ -31,7 +28,7 @@ def node_shown(
         "state": place.state,
         "isDelivering": place.is_delivering,
         **explained(place.reasons),
-        "details": as_json(details(place, live, takeover)),
+        "details": as_json(details(place, live)),
         "heardAgoMs": round(1_000 * place.view.age_s),
         "rate": status.rates.delivered / 1_000,
         "lag": status.lag,
@@ -40,7 +37,6 @@ def node_shown(
         "waitingRetries": status.waiting_retries,
         **{camel(name): count for name, count in asdict(status.counts).items()},
         **latency_shown(status.latency_ms),
-        **takeover,
     }
     if status.level:
         shown |= {
@@ -62,9 +58,7 @@ def node_shown(
     return shown
 
 
-def details(
-    place: ConsumingNode, live: LiveSubscription, takeover: Mapping[str, Any]
-) -> Iterator[Reason]:
+def details(place: ConsumingNode, live: LiveSubscription) -> Iterator[Reason]:
     """Yield further facts about the node, and hints if it fails."""
     status, told = place.status, {each.code for each in place.reasons}
     rate_max, rate = _rate_max(live), status.rate_now
@@ -88,10 +82,6 @@ def details(
             yield because(Code.LAST_SUCCESS, at_ms=status.last_success_at_ms)
         else:
             yield because(Code.NO_SUCCESS)
-    before = ", ".join(takeover.get("takenOverFrom", ()))
-    if before and place.state != "IDLE" and takeover["ownedForS"] < _NEW_OWNER_S:
-        detail, for_s = takeover["takenOverBecause"], takeover["ownedForS"]
-        yield because(Code.TAKEN_OVER, for_s=for_s, before=before, detail=detail)
     if not place.is_delivering:
         yield from _hint(status.last_failure_kind, live)
 

@@ -3,9 +3,10 @@
 from hermes_actors.config import FrontendConfig
 from hermes_actors.errors import HermesError, Refused, Unavailable
 from hermes_actors.publisher.answers import Answer
-from hermes_actors.publisher.batches.exchange import BatchExchange, BatchRequest
-from hermes_actors.publisher.batches.forms import form_of
+from hermes_actors.publisher.batches.exchange import BatchExchange
+from hermes_actors.publisher.batches.forms import Form, form_of
 from hermes_actors.publisher.batches.room import Room
+from hermes_actors.publisher.batches.slicing import BatchRequest
 from hermes_actors.publisher.demands import Head, body_head_of
 from hermes_actors.publisher.edges.edge import Edge, Line
 from hermes_actors.publisher.gateway import Gateway
@@ -41,10 +42,10 @@ class Batches:
         if isinstance(route, Answer):
             return route
         try:
-            request = self._request(route, key, head)
+            request, form = self._request(route, key, head)
         except HermesError as error:
             return gateway.refuse(error, route, closes=True)
-        batch = BatchExchange(request, line, edge, gateway, self.room, self._closed)
+        batch = BatchExchange(request, form, line, edge, gateway, self.room, self._closed)
         self._open[batch] = None
         route.drain.in_flight += 1
         return batch
@@ -60,7 +61,7 @@ class Batches:
         for batch in list(self._open):
             batch.stop(error)
 
-    def _request(self, route: Route, key: bytes | None, head: Head) -> BatchRequest:
+    def _request(self, route: Route, key: bytes | None, head: Head) -> tuple[BatchRequest, Form]:
         if head.get("idempotency-key") is not None:
             raise Refused(
                 "Idempotency-Key is for one message; in a batch give each an id, as a line of "
@@ -93,7 +94,7 @@ class Batches:
         )
         # Each message of a batch is JSON, whatever form the batch has.
         body_head = body_head_of(head, "application/json")
-        return BatchRequest(route, form, key, head.account, common, body_head)
+        return BatchRequest(route, key, head.account, common, body_head), form
 
     def _closed(self, batch: BatchExchange) -> None:
         del self._open[batch]

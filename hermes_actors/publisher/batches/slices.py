@@ -44,10 +44,13 @@ class Slice:
         if not self.left:
             self.done()
 
-    def lines(self, topic: str) -> bytes:
-        """The answers, in order; no part may be left."""
-        if not self.refused and all(_is_stored(pending) for pending, _ in self.parts):
-            return _BEGINNING + (_END + _BEGINNING).join(self.ids) + _END
+    @property
+    def is_stored(self) -> bool:
+        """True if all of its messages are stored, which the log reports in one piece."""
+        return not self.refused and all(_is_stored(pending) for pending, _ in self.parts)
+
+    def outcomes(self) -> list[Settled]:
+        """The outcomes, in order; no part may be left."""
         outcomes: list[Settled] = [self.refused.get(at, _NOTHING) for at in range(len(self.ids))]
         for pending, places in self.parts:
             places = places or range(len(self.ids))
@@ -55,7 +58,13 @@ class Slice:
             each = pending.outcomes or [pending.outcome] * len(places)
             for at, outcome in zip(places, each, strict=True):
                 outcomes[at] = outcome
-        return b"".join(map(_line, self.ids, outcomes, [topic] * len(outcomes)))
+        return outcomes
+
+    def lines(self, topic: str) -> bytes:
+        """The answers, in order; no part may be left."""
+        if self.is_stored:
+            return _BEGINNING + (_END + _BEGINNING).join(self.ids) + _END
+        return b"".join(map(_line, self.ids, self.outcomes(), [topic] * len(self.ids)))
 
 
 def end_line(error: HermesError) -> bytes:

@@ -92,7 +92,7 @@ class PublishEdge(PagesEdge):
 
     def rendered(self, pending: Pending, *, closes: bool) -> bytes:
         """As `Edge.rendered`; the common case is a stored message."""
-        if type(pending.outcome) is not Stored:
+        if type(pending.outcome) is not Stored or pending.route.topic.is_in_memory:
             return super().rendered(pending, closes=closes)
         return self.renderer.stored(pending.id, closes=closes)
 

@@ -109,6 +109,7 @@ def test_a_node_whose_core_is_half_anothers_is_given_less_though_nobody_told(par
     assert max(busy.values()) < 1.2 * sum(busy.values()) / len(busy)
 
 
+@pytest.mark.slow
 def test_what_was_taken_is_given_back_when_the_rival_ends_and_then_it_is_calm() -> None:
     machines = Machines(3, 5, 60)
     machines.rivals["boot-0"] = 0.5

@@ -123,12 +123,6 @@ async def test_waiting_ends_in_time(autojump_clock, capsys):
     assert line.startswith("dc1 a: drained since 1970-01-01T00:00:01Z: 1 task left; for 1 of them ")
 
 
-@pytest.mark.parametrize("verb", ["status", "plan", "explain", "drain", "constraints", "constrain"])
-def test_each_commands_help_has_examples(hermes, verb):
-    result = hermes("balancer", verb, "--help")
-    assert f"hermes balancer {verb}" in result.stdout.partition("Examples:")[2]
-
-
 def test_figures_are_written_short():
     assert numbers([7, 0, 1, 2, 3]) == "0-3, 7"
     assert (numbers([]), numbers(None), numbers([4, 5])) == ("", "", "4-5")

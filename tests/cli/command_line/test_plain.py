@@ -1,4 +1,4 @@
-"""Every command's help shows flags without a value and names without braces."""
+"""Every command's help has examples, and shows flags without a value and names without braces."""
 
 import pytest
 import typer
@@ -19,13 +19,15 @@ def command_lines():
 
 
 @pytest.mark.parametrize("words", [(), *command_lines()], ids=" ".join)
-def test_help_has_flags_without_a_value_and_names_without_braces(hermes, words) -> None:
+def test_help_has_examples_flags_without_a_value_and_names_without_braces(hermes, words) -> None:
     result = hermes(*words, "--help")
     assert result.exit_code == 0
     assert "bool" not in result.stdout
     usage = next(line for line in result.stdout.splitlines() if "Usage:" in line)
     assert not {"{", "}"} & set(usage)
     assert "......" not in usage.replace("]", "")
+    examples = result.stdout.partition("Examples:")[2]
+    assert "COMMAND" in usage or " ".join(("hermes", *words)) in examples
 
 
 def test_the_usage_shows_what_is_required_plainly_and_what_is_not_in_brackets(hermes) -> None:

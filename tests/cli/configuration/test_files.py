@@ -334,6 +334,7 @@ def test_a_configuration_of_several_requests_is_compared_as_a_whole(
     assert run(cluster, "apply", "-f", folder).stdout.count("+ ") == 8
 
 
+@pytest.mark.slow
 def test_a_backup_is_restored_exactly_into_an_empty_cluster_only(clusters, run, folder, tmp_path):
     lost, file = clusters(), tmp_path / "cluster.backup"
     run(lost, "apply", "-f", folder)

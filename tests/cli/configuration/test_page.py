@@ -4,9 +4,12 @@ import re
 import shlex
 from pathlib import Path
 
+import pytest
+
 PAGE = Path(__file__).parents[3] / "docs" / "configuration-as-code.md"
 
 
+@pytest.mark.slow
 def test_the_commands_of_the_page_work_in_their_order(clusters, run, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     blocks = re.findall(r"```(\w+)\n(.*?)```", PAGE.read_text(), re.DOTALL)

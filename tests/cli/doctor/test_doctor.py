@@ -53,12 +53,6 @@ def test_before_the_first_start_all_is_well_and_nothing_is_made(hermes, folder):
     assert (folder / "node.toml").stat().st_mtime_ns == before
 
 
-def test_a_configuration_that_is_named_twice_is_refused(hermes, folder):
-    result = hermes("doctor", "node.toml", "--config", "other.toml")
-    assert (result.exit_code, result.stdout) == (2, "")
-    assert "leave out CONFIG or --config" in result.stderr
-
-
 def test_people_read_a_line_for_each_and_the_sum(hermes, folder):
     result = hermes("doctor", "node.toml")
     lines = result.stdout.splitlines()

@@ -178,21 +178,6 @@ def test_a_last_record_that_cannot_be_read_leaves_the_position(text):
     assert decode(Commit(41, f"h1:3:12:5:1::{text}")) == Progress(41)
 
 
-def test_settling_twice_is_a_programmers_error():
-    offsets = PartitionOffsets(0)
-    offsets.begin(0)
-    offsets.settle(0)
-    with pytest.raises(KeyError):
-        offsets.settle(0)
-
-
-def test_records_out_of_order_are_a_programmers_error():
-    offsets = PartitionOffsets(5)
-    offsets.begin(7)
-    with pytest.raises(AssertionError):
-        offsets.begin(6)
-
-
 def test_what_retention_took_counts_without_what_was_settled_already():
     offsets = PartitionOffsets(10, [(15, 20)])
     offsets.begin(10)

@@ -64,8 +64,8 @@ async def test_the_place_of_a_suspended_subscription_is_committed_each_hour(worl
         await trio.sleep(60)
         at_once = commits.count
         assert at_once in (1, 2)
-        await trio.sleep(3 * HOUR_S)
-        assert commits.count == at_once + 3
+        await trio.sleep(HOUR_S)
+        assert commits.count == at_once + 1
     assert await world.committed() == before
     assert before.position == 3
 
@@ -176,8 +176,8 @@ async def test_a_consumer_that_has_nothing_to_do_commits_after_a_start_and_each_
     async with world.consuming():
         await trio.sleep(60)
         assert commits.count == 1
-        await trio.sleep(2 * HOUR_S + 10)
-        assert commits.count == 3
+        await trio.sleep(HOUR_S + 10)
+        assert commits.count == 2
 
 
 @pytest.mark.parametrize("steps", range(4))

@@ -69,7 +69,7 @@ async def test_a_message_that_nobody_pulls_is_neither_out_nor_too_old_and_status
 ):
     await world.publish(b"1")
     async with world.consuming(pulled(world, message_ttl=10, attempts_max=1)) as consumer:
-        await trio.sleep(3_600)
+        await trio.sleep(600)
         figures = consumer.made[-1].figures()
         assert (figures.inflight, figures.counts.timeouts, figures.counts.discarded) == (0, 0, 0)
         assert codes(consumer) == {Code.NO_CLIENT.name}

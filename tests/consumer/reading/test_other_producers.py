@@ -20,7 +20,6 @@ from hermes_actors.tracking.buffer import TrackingBuffer
 from tests.consumer.avro_scene import PLAIN, Avro
 from tests.consumer.redrive_scene import Scene
 
-BAD = SendOutcome(400)
 PLACE = "dc1:shop.orders:0:{}"
 AT_MS = 1_732_226_000_123
 BY_BODY = Filter(type="jsonpath", path="$.a", matcher="1")

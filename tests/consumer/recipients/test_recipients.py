@@ -22,6 +22,7 @@ from tests.consumer.recipients_scene import (
     hosts,
     where,
 )
+from tests.seeds import seeds
 
 
 async def test_a_client_error_of_one_is_served_and_told_of_at_the_end(
@@ -86,7 +87,7 @@ async def test_anycast_takes_turns_and_tries_the_next_one_at_a_retry(world, auto
     assert world.count("delivered") == 6
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", seeds(8))
 async def test_whatever_is_answered_each_recipient_takes_each_message_once(
     world, autojump_clock, seed
 ):

@@ -51,36 +51,6 @@ def test_equal_keys_of_two_partitions_are_two_sequences():
     assert len(taken(queue)) == 2
 
 
-def test_a_message_that_waits_for_a_retry_holds_its_key_and_no_other():
-    queue = ordered(b"a", b"a", b"b", b"b")
-    a, b = taken(queue)
-    queue.wait(a, 10.0)
-    queue.remove(b)
-    assert offsets_of(taken(queue, 1.0)) == [3]
-    assert offsets_of(taken(queue, 10.0)) == [0]
-    queue.remove(a)
-    assert offsets_of(taken(queue, 10.0)) == [1]
-
-
-def test_a_key_goes_on_only_when_the_dead_letter_is_kept():
-    queue = ordered(b"a", b"a")
-    (first,) = taken(queue)
-    queue.bury(first)
-    assert taken(queue) == []
-    queue.forget(first)
-    assert offsets_of(taken(queue)) == [1]
-
-
-def test_what_waits_behind_its_key_counts_against_what_may_wait():
-    queue = ordered(*[b"hot"] * 50, b"cold", waiting_max=10)
-    (first,) = taken(queue)
-    assert queue.parked == 9
-    assert queue.is_waiting_full
-    queue.remove(first)
-    assert offsets_of(taken(queue)) == [1]
-    assert queue.parked <= 9
-
-
 def test_a_hot_key_does_not_starve_the_others_within_the_bound():
     queue = ordered(*[b"hot"] * 500, *(b"%d" % n for n in range(50)))
     found = taken(queue)

@@ -7,7 +7,6 @@ from hermes_actors.consumer.senders.sender import SendOutcome
 from hermes_actors.model.subscription import TtlFrom
 
 OK = SendOutcome(200)
-BUSY = SendOutcome(503, "0")
 
 
 async def test_statuses_are_tried_again_or_given_up_as_the_subscription_says(world, autojump_clock):

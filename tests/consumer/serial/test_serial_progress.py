@@ -200,14 +200,6 @@ async def test_a_log_that_is_not_there_yet_is_waited_for(make_world, autojump_cl
     assert world.crashes == []
 
 
-async def test_an_idle_subscription_commits_its_position_again_each_hour(world, autojump_clock):
-    commits = []
-    world.log.on_commit.append(lambda *_commit: commits.append(trio.current_time()))
-    async with world.consuming():
-        await trio.sleep(3 * 3_600 + 60)
-    assert 3 <= len(commits) <= 5
-
-
 async def test_a_failure_inside_a_callback_restarts_the_actor_and_loses_nothing(
     world, autojump_clock
 ):

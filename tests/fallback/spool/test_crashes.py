@@ -18,6 +18,7 @@ from hermes_actors.fallback.spool.format import encode_entry
 from hermes_actors.fallback.spool.store import Place, SegmentStore, SpoolUnavailable
 from hermes_chaos.sim.environment.disk import SimulatedDisk
 from tests.fallback.spool.conftest import make_entry
+from tests.seeds import seeds
 
 _DISK_BYTES_MAX = 64 * 600
 """Segments of 600 bytes: a few entries each."""
@@ -132,7 +133,7 @@ def test_a_crash_at_any_step_loses_nothing_acknowledged_and_keeps_the_order(seed
     trio.run(lives)
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", seeds(8))
 async def test_killed_nodes_store_all_that_they_answered_202_in_order_for_each_key(
     open_spooling, memory_log, autojump_clock, seed
 ):

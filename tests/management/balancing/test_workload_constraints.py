@@ -7,7 +7,6 @@ from hermes_actors.model.workload import Constraints
 from tests.management.callers import ADMIN
 
 CONSTRAINTS = "/workload-constraints"
-NOBODY = {"x-user": "sam", "x-teams": "sales"}
 
 
 def of_topic(number=3, **fields):
@@ -73,19 +72,6 @@ async def test_the_longest_reason_is_kept(api):
     body = of_topic(reason="x" * 1_024)
     assert (await api.put(f"{CONSTRAINTS}/topic", body, headers=ADMIN)).status_code == 201
     assert len(api.metadata.catalog.constraints["shop.orders"].reason) == 1_024
-
-
-async def test_only_administrators_constrain(api):
-    await api.put(f"{CONSTRAINTS}/topic", of_topic(), headers=ADMIN)
-    for answer in (
-        await api.put(f"{CONSTRAINTS}/topic", of_topic(9), headers=NOBODY),
-        await api.put(f"{CONSTRAINTS}/subscription", of_subscription(), headers=NOBODY),
-        await api.delete(f"{CONSTRAINTS}/topic/shop.orders", headers=NOBODY),
-        await api.delete(f"{CONSTRAINTS}/subscription/shop.orders/billing", headers=NOBODY),
-    ):
-        assert answer.status_code == 403
-    assert api.metadata.catalog.constraints == {"shop.orders": Constraints(consumers_number=3)}
-    assert (await api.get(CONSTRAINTS, headers=NOBODY)).status_code == 200
 
 
 async def test_a_constraint_that_no_version_can_read_can_be_set_and_removed(api):

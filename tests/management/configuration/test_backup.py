@@ -29,7 +29,6 @@ GOOD = {
         {"key": "group/%61"},
         {"key": "topic/a/b.c"},
         {"key": "subscription/a/b/%2F"},
-        {"key": "mode/dc1/node1", "body": 1},
         {"key": "drain/dc1/node1", "body": {}},
         {"key": "seek/a/b/c", "body": {}},
     ],

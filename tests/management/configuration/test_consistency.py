@@ -14,7 +14,6 @@ from hermes_actors.metadata.commands import put as put_of
 from hermes_actors.metadata.registry import Metadata, Registry
 from hermes_actors.metadata.replication import Replicator
 from hermes_actors.runtime.clock import seeded_ids
-from tests.management.callers import SALES
 
 DIFFERENCES = "/consistency/inconsistencies/groups"
 STRAY = "/consistency/inconsistencies/topics"
@@ -189,15 +188,3 @@ async def test_log_topics_that_no_metadata_knows_are_listed_and_deleted(pair):
     assert (await pair.api.delete(STRAY, params={"topicName": "shop.stray"})).status_code == 200
     assert (await pair.api.get(STRAY)).json() == []
     assert await pair.other.log.topics.describe("shop.stray") is None
-
-
-async def test_all_of_it_is_for_administrators(pair):
-    api = pair.api
-    for answer in (
-        await api.get("/consistency/groups", headers=SALES),
-        await api.get(DIFFERENCES, headers=SALES),
-        await api.get(STRAY, headers=SALES),
-        await api.delete(STRAY, params={"topicName": "a.b"}, headers=SALES),
-        await api.post("/consistency/sync/groups/shop?primaryDatacenter=dc1", None, headers=SALES),
-    ):
-        assert api.refusal(answer) == (403, "OTHER")

@@ -6,7 +6,6 @@ import pytest
 
 from hermes_actors.errors import Refused, Unavailable
 from hermes_actors.model.push_trial import PushTrial, TrialAnswer, TrialPush, TrialRequest
-from tests.management.callers import ADMIN, FINANCE, STRANGER
 
 PATH = "/topics/shop.orders/subscriptions/billing/test"
 PUSH = TrialPush(
@@ -76,15 +75,6 @@ async def test_the_message_is_given_in_base64_or_is_made_up(api, endpoint):
     answer = await api.post(PATH, {"message": "%"})
     assert api.refusal(answer) == (400, "VALIDATION_ERROR")
     assert api.message(answer).startswith("PushTest.message must be Base64")
-
-
-async def test_owners_and_administrators_may_and_nobody_else(api, endpoint):
-    for caller in (ADMIN, FINANCE):
-        assert (await api.post(PATH, {}, headers=caller)).status_code == 200
-    answer = await api.post(PATH, {}, headers=STRANGER)
-    assert api.refusal(answer) == (403, "OTHER")
-    assert "may not test subscription shop.orders$billing" in api.message(answer)
-    assert len(endpoint.bodies) == 2
 
 
 @pytest.mark.parametrize(

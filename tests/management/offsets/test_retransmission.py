@@ -205,22 +205,6 @@ async def test_unknown_datacentres_and_partitions_are_named(world):
     assert "no partition 7" in world.api.message(answer)
 
 
-async def test_only_owners_and_administrators_move_offsets(world):
-    other = {"x-user": "bob", "x-teams": "others"}
-    for answer in (
-        await world.api.put(MOVE, {"to": "end"}, headers=other),
-        await world.api.put(MOVE, {"to": "end"}, headers=other, params={"dryRun": "true"}),
-        await world.api.post(f"{PATH}/moveOffsetsToTheEnd", None, headers=OWNER),
-    ):
-        assert world.api.refusal(answer) == (403, "OTHER")
-    await world.activate()
-    world.consume("dc1", "dc2")
-    admin = {"x-user": "admin"}
-    answer = await world.api.client.post(f"{PATH}/moveOffsetsToTheEnd", headers=admin)
-    assert answer.status_code == 200
-    assert await world.committed("dc1") == {0: 10, 1: 10}
-
-
 async def test_consumers_that_do_not_follow_in_time_are_named_and_follow_later(world):
     await world.activate()
     world.consume("dc1")

@@ -1,0 +1,1 @@
+"""GraphQL at /graphql: a thin layer over the parts that the REST routes call."""

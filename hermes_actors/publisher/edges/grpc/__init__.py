@@ -1,0 +1,1 @@
+"""The gRPC server: publishing by the gateway, subscribing by pull subscriptions."""
