@@ -203,8 +203,8 @@ def test_the_command_refuses_in_one_line(shell, tmp_path):
         1,
         "",
         (
-            f"hermes: there is no cluster dc7 in {base}; `hermes kafka status` lists those "
-            "there, and --data names another folder\n"
+            f"hermes: there is no cluster dc7 in {base}; `hermes kafka status` lists "
+            "the clusters there, and --data selects another folder\n"
         ),
     )
     assert shell("up", "--name", "../x") == (
