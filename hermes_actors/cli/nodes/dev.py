@@ -82,7 +82,7 @@ def _port(default: str) -> Any:
         min=0,
         max=65_535,
         metavar="PORT",
-        help="The first DC's; others count up. 0: free ports.",
+        help="Port of the first DC; the others count up. 0: any free ports.",
         show_default=default,
     )
 
@@ -101,7 +101,7 @@ def run_dev(
     management_port: Annotated[int | None, _port("management.port, 8090")] = None,
     data: Annotated[
         Path | None,
-        typer.Option(metavar="DIR", help="Keep data here. Without it: a temporary folder."),
+        typer.Option(metavar="DIR", help="Folder for the data. Without it: a temporary one."),
     ] = None,
     config: Annotated[
         Path | None, typer.Option(metavar="FILE", help="A TOML file for every node.")
@@ -112,8 +112,8 @@ def run_dev(
             min=1,
             max=9,
             metavar="N",
-            help="Nodes of each DC that deliver; all but the first do nothing else. SIGUSR1 ends "
-            "the last one of the first DC, as a crash would.",
+            help="Consuming nodes in each DC; all but the first only consume. SIGUSR1 kills the "
+            "last one of the first DC, like a crash.",
         ),
     ] = 1,
     prints_json: ReadyJsonOption = False,
@@ -166,7 +166,8 @@ def plan_nodes(
     names = [name.strip() for name in dcs.split(",")]
     if len(set(names)) != len(names) or not all(map(is_name_part, names)):
         raise UsageWrong(
-            f"--dcs: '{dcs}' is not a list of different names by commas, for example dc1,dc2"
+            f"--dcs: '{dcs}' is not a list of distinct names separated by commas, for example "
+            "dc1,dc2"
         )
     base = configuration.load(file, os.environ, DEV_DEFAULTS)
     publish_port = base.frontend.port if publish_port is None else publish_port
@@ -294,5 +295,5 @@ def _announce(plan: DevPlan, addresses: list[Addresses], data: Path) -> None:
             print(f"{each.dc}: gRPC {each.grpc}")
         if plan.more:
             print(f"{each.dc}: delivered by {', '.join(plan.consumers(each.dc))}")
-    kept = "kept" if plan.data is not None else "temporary: gone when this ends"
+    kept = "kept" if plan.data is not None else "temporary: deleted when this ends"
     print(f"data: {data} ({kept})", flush=True)

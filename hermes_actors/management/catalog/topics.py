@@ -281,7 +281,7 @@ class Topics:
             count = "1 subscription" if len(keeping) == 1 else f"{len(keeping)} subscriptions"
             raise Refused(
                 f"Topic {topic.name} is not empty: it has {count} without "
-                f"autoDeleteWithTopicEnabled, {keeping[0]} for one; remove them first",
+                f"autoDeleteWithTopicEnabled, for example {keeping[0]}; remove them first",
                 ErrorCode.TOPIC_NOT_EMPTY,
             )
 
