@@ -186,10 +186,13 @@ def test_a_consumer_goes_on_when_the_broker_is_back_and_says_that_it_waits(run, 
     before = (
         b'{"accepted": 0, "refused": [{"ackId": "1.1.1.a.1", "code": "NOT_OUT", "message": ""}]}'
     )
-    answers = [(0, {}, b""), (503, {}, b""), (200, {}, found), (0, {}, b""), (200, {}, before)]
+    unavailable = (503, {}, b"")
+    answers = [(0, {}, b""), *[unavailable] * 4, (200, {}, found), (0, {}, b""), (200, {}, before)]
+    # A kept connection that the server closes is one more attempt.
+    retries = Retries(attempts_max=5, backoff_s=0.001, backoff_max_s=0.001)
 
     async def main(url):
-        async with PullConsumer(url, "shop.orders", "worker", retries=QUICK) as consumer:
+        async with PullConsumer(url, "shop.orders", "worker", retries=retries) as consumer:
             message = await anext(consumer)
             await message.ack()
             return message
