@@ -130,7 +130,7 @@ def test_filters_that_are_soon_compiled_are_few_and_small():
         (header(None, ".*"), r"^filters\[0\]\.header must not be null"),
         (
             Filter(type="xpath", path="a", matcher=""),
-            r"^filters\[0\]\.type 'xpath' is not a filter type",
+            r"^filters\[0\]\.type 'xpath' is not a filter",
         ),
     ],
 )

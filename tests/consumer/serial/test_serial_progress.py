@@ -56,7 +56,7 @@ async def test_a_last_commit_that_the_log_does_not_take_is_told_of(
     assert [push.body for push in world.sender.pushes] == [b"taken", b"not taken"]
     (told,) = [record.getMessage() for record in caplog.records]
     assert told.startswith("shop.orders$push: stopped, but its last commit was not taken")
-    assert "partitions 0 since" in told
+    assert "partitions 0 delivered since" in told
     assert "may be delivered again" in told
 
 
