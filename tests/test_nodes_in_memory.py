@@ -127,7 +127,6 @@ async def test_what_frontends_hold_is_delivered_by_another_node_and_every_answer
         assert nothing_of_it == []
 
 
-@pytest.mark.slow
 async def test_a_killed_frontend_loses_what_it_held_and_nothing_else(nursery, autojump_clock):
     async with nodes_of(nursery) as (nodes, _):
         nodes.outcome = SendOutcome(503)
