@@ -79,7 +79,7 @@ async def test_a_replicator_that_is_not_there_is_told_of(autojump_clock):
         assert await node.administration.health.shown() == {"status": "UP"}
         await trio.sleep(20)
         (notice,) = (await node.administration.health.shown())["notices"]
-        assert notice.startswith("metadata.replicator: node 'copies' of dc1 is not there")
+        assert notice.startswith("metadata.replicator: node 'copies' of dc1 is not running")
         copying = msgspec.structs.replace(config, node="copies")
         async with open_node(copying, surroundings(clock, own, other)) as second:
             await second.metadata.wait_current()

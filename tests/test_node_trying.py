@@ -96,6 +96,6 @@ async def test_what_plug_ins_push_is_left_to_nodes_with_consumers(autojump_clock
         ConsumersConfig(senders=["jms=nobody:sender"]),
     ):
         async with node_with(sender, "management", config=Config(consumers=consumers)) as node:
-            with pytest.raises(Unavailable, match="whose roles name consumers too"):
+            with pytest.raises(Unavailable, match="that also has the role consumers"):
                 await tried(node)
     assert sender.opened == 0

@@ -196,7 +196,11 @@ async def test_the_durability_decides_the_ack_and_stays_in_memory_or_out_of_it(
     administration = (await nodes.start("a", "management")).administration
     await create_billing(administration, {})
     topics = administration.topics
-    await topics.update(ME, TOPIC, {"durability": "CONSISTENT"})
+    wanted = {"topics": [{"name": TOPIC, "durability": "CONSISTENT"}]}
+    (tried,) = await administration.apply.run(ME, wanted, dry_run=True)
+    assert (tried.action, tried.error) == ("change", None)
+    assert (await nodes.log.topics.describe(TOPIC)).copies_min == 1
+    await administration.apply.run(ME, wanted)
     shown = await topics.get(TOPIC)
     assert (shown["durability"], shown["ack"]) == ("CONSISTENT", "ALL")
     assert (await nodes.log.topics.describe(TOPIC)).copies_min == 2

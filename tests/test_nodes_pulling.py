@@ -173,7 +173,7 @@ async def test_while_the_owner_cannot_be_asked_a_client_waits_for_the_time_of_a_
     desk = Desk(cluster, None, StatusFold())
     await desk.moved_to_b()
     at_s = trio.current_time()
-    with pytest.raises(Unavailable, match="Node b, its owner, is not ready to hand out messages"):
+    with pytest.raises(Unavailable, match="Node b, its owner, is not ready to deliver messages"):
         await desk.pull(waitMs=0)
     assert pulling.PATIENCE_S <= trio.current_time() - at_s < pulling.PATIENCE_S + 1
 

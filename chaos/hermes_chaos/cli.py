@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 app = typer.Typer(
-    help="Break clusters, simulated and real ones, and check what was promised.",
+    help="Break simulated and real clusters, and check their promises.",
     no_args_is_help=True,
     add_completion=False,
 )
@@ -25,7 +25,7 @@ def chaos() -> None:
 @app.command()
 def sim(
     seeds: Annotated[
-        str, typer.Option(help="One seed, or first:last, both included.", metavar="N or A:B")
+        str, typer.Option(help="One seed, or a range first:last.", metavar="N or A:B")
     ] = "1:20",
     trace: Annotated[bool, typer.Option(help="Print every event of every run.")] = False,
     mutant: Annotated[
@@ -39,7 +39,8 @@ def sim(
 
     if mutant is not None and mutant not in MUTANTS:
         raise typer.BadParameter(
-            f"there is no mutant {mutant}; known are {', '.join(MUTANTS)}", param_hint="--mutant"
+            f"there is no mutant {mutant}; choose one of {', '.join(MUTANTS)}",
+            param_hint="--mutant",
         )
     faults: Counter[str] = Counter()
     failed: list[int] = []
@@ -81,17 +82,17 @@ def mutants(
         raise typer.Exit(1)
 
 
-_RATE = typer.Option(help="Messages a second, sent when they are due whatever comes back.")
-_LOST = typer.Option(help="Seconds for which a Kafka is away, each time.")
+_RATE = typer.Option(help="Messages per second, sent on schedule whatever the answers.")
+_LOST = typer.Option(help="Seconds that a Kafka is down, each time.")
 
 
 @app.command()
 def dc_loss(
     rate: Annotated[float, _RATE] = 500.0,
     seconds: Annotated[float, _LOST] = 20.0,
-    slow_ms: Annotated[float, typer.Option(help="By how much it is late while it is slow.")] = 100,
+    slow_ms: Annotated[float, typer.Option(help="Delay of its answers while it is slow.")] = 100,
 ) -> None:
-    """Stop, kill and slow down dc1's Kafka under load, and show what its publishers notice.
+    """Stop, kill and slow down dc1's Kafka under load, and show what publishers notice.
 
     Starts two Kafkas and three nodes (needs Java) and ends them. Takes some minutes. A message that
     is not answered 201 at once, or is in neither log at the end, is a violation.
@@ -116,7 +117,7 @@ def blackout(
     rate: Annotated[float, _RATE] = 500.0,
     seconds: Annotated[float, _LOST] = 20.0,
 ) -> None:
-    """Kill both Kafkas and a frontend under load, and show what became of every message.
+    """Kill both Kafkas and a frontend under load, and show what happened to every message.
 
     Starts two Kafkas and three nodes (needs Java) and ends them. A message that is refused, or
     accepted and in neither log at the end, or out of order within its key, is a violation.
@@ -143,6 +144,7 @@ def _parse(text: str) -> range:
         ) from error
     if not seeds or seeds.start < 0:
         raise typer.BadParameter(
-            f"'{text}' holds no seed; write the lower one first, from 0 on", param_hint="--seeds"
+            f"'{text}' is an empty range; write the lower seed first, from 0 on",
+            param_hint="--seeds",
         )
     return seeds

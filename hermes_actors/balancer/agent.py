@@ -486,7 +486,7 @@ class Agent:
     def _on_crash(self, crash: Crash) -> None:
         if crash.delay_s is None and isinstance(crash.error, ActorCancelled):
             # A stop without a grace period, for example after a lost lease, is no failure.
-            _logger.info("the consumer of %s was ended with pushes under way", crash.name)
+            _logger.info("the consumer of %s was stopped with pushes in flight", crash.name)
             return
         _logger.error("the consumer of %s failed: %r", crash.name, crash.error)
         if crash.name in self._running:

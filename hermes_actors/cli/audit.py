@@ -30,15 +30,22 @@ app = typer.Typer(pretty_exceptions_enable=False, rich_markup_mode="rich")
 def audit(
     resource: Annotated[
         str | None,
-        typer.Argument(metavar="RESOURCE", help="A path of the API, and all below it."),
+        typer.Argument(metavar="RESOURCE", help="An API path; includes everything below it."),
     ] = None,
-    by: Annotated[str | None, typer.Option(metavar="ACCOUNT", help="Changes by it.")] = None,
+    by: Annotated[
+        str | None, typer.Option(metavar="ACCOUNT", help="Changes by this account.")
+    ] = None,
     since: Annotated[
-        str | None, typer.Option(metavar="TIME", help=f"Made then or later: {TIME_HELP}.")
+        str | None, typer.Option(metavar="TIME", help=f"Made at or after: {TIME_HELP}.")
     ] = None,
-    until: Annotated[str | None, typer.Option(metavar="TIME", help="Made before then.")] = None,
+    until: Annotated[
+        str | None, typer.Option(metavar="TIME", help="Made before this time.")
+    ] = None,
     before: Annotated[
-        str | None, typer.Option(metavar="ID", help="Older than this change, as the note says.")
+        str | None,
+        typer.Option(
+            metavar="ID", help="Older than this change; a note below the table gives its id."
+        ),
     ] = None,
     limit: Annotated[int, typer.Option(min=1, max=1_000, help="Maximum number.")] = 50,
 ) -> None:

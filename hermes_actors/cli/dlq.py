@@ -31,23 +31,24 @@ from hermes_actors.cli.output.render import (
 from hermes_actors.model.dead_letter import DiscardReason
 
 IdsArgument = Annotated[
-    list[str] | None, typer.Argument(metavar="ID", help="Ids of letters, from 'hermes dlq list'.")
+    list[str] | None,
+    typer.Argument(metavar="ID", help="Ids of dead letters, from 'hermes dlq list'."),
 ]
-AllOption = Annotated[bool, typer.Option("--all", help="All open letters.")]
+AllOption = Annotated[bool, typer.Option("--all", help="All open dead letters.")]
 ReasonOption = Annotated[
     str | None,
-    typer.Option(metavar="REASON", help=f"{', '.join(DiscardReason)}; or several, a,b."),
+    typer.Option(metavar="REASON", help=f"{', '.join(DiscardReason)}; several as a,b."),
 ]
 StatusOption = Annotated[
     str | None, typer.Option(metavar="CODE", help="The last answer's status; 0: no answer.")
 ]
 MessageIdOption = Annotated[
-    str | None, typer.Option("--message-id", metavar="ID", help="Letters of this message.")
+    str | None, typer.Option("--message-id", metavar="ID", help="Dead letters of this message.")
 ]
 SinceOption = Annotated[
-    str | None, typer.Option(metavar="TIME", help=f"Given up then or later: {TIME_HELP}.")
+    str | None, typer.Option(metavar="TIME", help=f"Given up at or after: {TIME_HELP}.")
 ]
-UntilOption = Annotated[str | None, typer.Option(metavar="TIME", help="Given up before then.")]
+UntilOption = Annotated[str | None, typer.Option(metavar="TIME", help="Given up before this time.")]
 DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Only count them.")]
 
 
@@ -73,7 +74,9 @@ def meant(ids: list[str] | None, is_all: bool, choice: dict[str, str]) -> dict[s
     """Return the body that selects letters. Raises UsageWrong if the options select none."""
     body: dict[str, Any] = {**({"ids": ids} if ids else {}), **choice}
     if is_all == bool(body):
-        raise UsageWrong("say which dead letters: their ids, or options that mean some, or --all")
+        raise UsageWrong(
+            "choose dead letters by their ids, by options such as --reason, or with --all"
+        )
     return {"all": True} if is_all else body
 
 
@@ -90,7 +93,7 @@ def say_letters(topic: str, subscription: str, found: Fields) -> None:
         return
     newest = letters.get("newest") or {}
     say(
-        f"{counted_letters(letters, 'open')}, the newest of {newest.get('discardedAt', '?')}: "
+        f"{counted_letters(letters, 'open')}, the newest from {newest.get('discardedAt', '?')}: "
         f"{newest.get('reason')}; see 'hermes dlq list {topic} {subscription}'"
     )
 
@@ -140,7 +143,7 @@ def list_letters(
     subscription: AnySubscriptionArgument = None,
     limit: Annotated[int, typer.Option(min=1, max=500, help="Maximum number.")] = 50,
     before: Annotated[
-        str | None, typer.Option(metavar="NEXT", help="Next page; printed below a page.")
+        str | None, typer.Option(metavar="NEXT", help="Next page: the value printed below a page.")
     ] = None,
     reason: ReasonOption = None,
     status: StatusOption = None,
@@ -150,7 +153,7 @@ def list_letters(
 ) -> None:
     """List open dead letters of all datacentres, newest first.
 
-    They are those of a subscription, of a topic, or of all subscriptions that you manage.
+    Of one subscription, of a topic, or of all subscriptions that you manage.
     """
     params = chosen(reason, status, message_id, since, until) | {"limit": str(limit)}
     if before is not None:
@@ -159,7 +162,9 @@ def list_letters(
         show_answer(management().get(_path(topic, subscription), params), _show_letters)
         return
     if before is not None:
-        raise UsageWrong("--before goes on with the letters of one subscription: name it")
+        raise UsageWrong(
+            "--before continues the list of one subscription: give TOPIC and SUBSCRIPTION"
+        )
     params |= {"topicName": topic} if topic else {}
     show_answer(management().get("/dead-letters", params), _show_all)
 
@@ -174,7 +179,7 @@ def _show_letters(found: Fields, columns: Columns = _COLUMNS) -> None:
 def _show_all(found: Fields) -> None:
     _show_letters(found, _COLUMNS_OF_ALL)
     if not found.get("isComplete"):
-        say("there may be more: raise --limit, name a subscription, or choose with --since")
+        say("there may be more: raise --limit, name a subscription, or narrow it with --since")
 
 
 @management_command(app, "hermes dlq show shop.orders billing dc1:0:3:1042")
@@ -200,7 +205,7 @@ def redrive(
     all_: AllOption = False,
     rate: Annotated[
         int | None,
-        typer.Option(min=1, metavar="N", help="Messages a second, each DC.", show_default="50"),
+        typer.Option(min=1, metavar="N", help="Messages per second in each DC.", show_default="50"),
     ] = None,
     dry_run: DryRunOption = False,
     reason: ReasonOption = None,
@@ -220,7 +225,7 @@ def redrive(
             say(f"would re-drive {count}")
         else:
             say(
-                f"re-drives {count}, {found.get('ratePerSecond')}/s in each datacentre; "
+                f"re-driving {count}, {found.get('ratePerSecond')}/s in each datacentre; "
                 f"see 'hermes dlq progress {topic} {subscription}'"
             )
         _say_unreachable(found)
@@ -257,20 +262,20 @@ def progress(topic: TopicArgument, subscription: SubscriptionArgument) -> None:
 
 @management_command(app, "hermes dlq cancel shop.orders billing")
 def cancel(topic: TopicArgument, subscription: SubscriptionArgument) -> None:
-    """Stop a re-drive. Letters in flight are finished; the others stay open."""
+    """Cancel a re-drive. Letters in flight are finished; the others stay open."""
     path = f"{_path(topic, subscription)}/redrive"
     before = parsed_object(management().get(path))
     if before.get("isDone"):
         say(
-            f"the last re-drive of {subscription} of {topic} was done already "
+            f"the last re-drive of {subscription} of {topic} is already done "
             f"({before.get('redriven')} re-driven, {before.get('failed')} failed): "
             "nothing to cancel"
         )
         return
     management().delete(path)
     say(
-        f"cancelled the re-drive of subscription {subscription} of {topic}; what it has not "
-        f"delivered stays open, see 'hermes dlq progress {topic} {subscription}'"
+        f"cancelled the re-drive of subscription {subscription} of {topic}; letters that it did "
+        f"not deliver stay open, see 'hermes dlq progress {topic} {subscription}'"
     )
 
 

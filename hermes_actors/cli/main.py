@@ -24,41 +24,45 @@ _PACKAGE = "hermes_actors.cli"
 _COMMANDS = {
     name: lazy.LazyCommand(name, f"{_PACKAGE}.{target}", about)
     for name, target, about in (
-        ("dev", "nodes.dev:dev", "Run a whole cluster on this machine, two DCs."),
-        ("node", "nodes.node:node", "Run one node of a cluster, on Kafka or alone."),
-        ("publish", "publishing.publish:app", "Publish one message, or many."),
-        ("tail", "tail:app", "Print what lies in a topic, and what comes."),
-        ("pull", "pull:app", "Be a client of a pull subscription: take, print, acknowledge."),
-        ("sink", "sink.command:app", "Be a subscriber: take pushes, print, count."),
-        ("group", "administration.groups:app", "Create, list, show, update, delete groups."),
-        ("topic", "administration.topics:app", "Create, list, show, update, delete topics."),
+        ("dev", "nodes.dev:dev", "Run a whole cluster with two datacentres on this machine."),
+        ("node", "nodes.node:node", "Run one node, with Kafka or with its own log."),
+        ("publish", "publishing.publish:app", "Publish one message or many."),
+        ("tail", "tail:app", "Print a topic's messages and follow new ones."),
+        ("pull", "pull:app", "Pull a subscription's messages, and acknowledge them."),
+        ("sink", "sink.command:app", "Run a test subscriber: accept pushes, print and count them."),
+        ("group", "administration.groups:app", "Create, list, show, update and delete groups."),
+        ("topic", "administration.topics:app", "Create, list, show, update and delete topics."),
         (
             "subscription",
             "subscriptions.commands:app",
-            "Create, list, update, suspend, retransmit, explain, delete subscriptions.",
+            "Create, list, update, suspend, retransmit and diagnose subscriptions.",
         ),
-        ("schema", "schemas:app", "Show, check, compare, save schemas."),
-        ("dlq", "dlq:app", "List, show, re-drive, expire dead letters."),
+        ("schema", "schemas:app", "Show, check, compare and save schemas."),
+        ("dlq", "dlq:app", "List, show, re-drive and expire dead letters."),
         (
             "balancer",
             "balancer.commands:app",
-            "Show who runs what and why; drain nodes, constrain work.",
+            "Show which node runs which subscription; drain nodes.",
         ),
         ("audit", "audit:app", "List who changed what, when and why."),
-        ("apply", "configuration.apply:app", "Make groups, topics, subscriptions as files say."),
-        ("export", "configuration.export:app", "Write files for 'hermes apply'."),
-        ("metadata", "configuration.metadata:app", "Back up all metadata, and restore it."),
-        ("trace", "trace:app", "Show what became of a message, by its id."),
-        ("status", "status:app", "Show all nodes, and how they fare."),
-        ("top", "status:top_app", "Watch nodes, topics, subscriptions, the worst first."),
-        ("doctor", "doctor.command:app", "Say what is wrong with a node, and the way out."),
+        ("apply", "configuration.apply:app", "Apply groups, topics and subscriptions from files."),
+        (
+            "export",
+            "configuration.export:app",
+            "Export the configuration as files for 'hermes apply'.",
+        ),
+        ("metadata", "configuration.metadata:app", "Back up and restore all metadata."),
+        ("trace", "trace:app", "Show what happened to a message, by its id."),
+        ("status", "status:app", "List the nodes and their state."),
+        ("top", "status:top_app", "Watch nodes, topics and subscriptions, worst first."),
+        ("doctor", "doctor.command:app", "Find what is wrong with a node, and how to fix it."),
         (
             "oauth-provider",
             "administration.oauth_providers:app",
-            "Create, list, show, update, delete providers of OAuth tokens.",
+            "Create, list, show, update and delete OAuth providers.",
         ),
         ("spool", "nodes.spool:app", "Show and drain the spool."),
-        ("user", "nodes.users:app", "Hash passwords, check a users file."),
+        ("user", "nodes.users:app", "Hash passwords and check a users file."),
         ("config", "nodes.configuration:app", "Check and show a configuration."),
     )
 }
@@ -123,7 +127,7 @@ def _code_of(failure: BaseException) -> int:
         case HermesError():
             print(f"hermes: {failure.message}", file=sys.stderr)
         case typer.Abort():
-            print("hermes: nothing was done: not confirmed", file=sys.stderr)
+            print("hermes: not confirmed: nothing was done", file=sys.stderr)
         case OSError():
             return _system_refused(failure)
         case KeyboardInterrupt():
@@ -174,14 +178,14 @@ def _version(wanted: bool) -> None:
 
 @app.callback(
     epilog=examples(
-        "hermes dev                  (the first two lines in terminals of their own)",
+        "hermes dev                  (run the first two in separate terminals)",
         "hermes sink --port 9000",
         "hermes topic create shop.orders --create-group",
         "hermes subscription create shop.orders a --endpoint http://127.0.0.1:9000/",
         """hermes publish shop.orders '{"id": 1, "total": 9.5}'""",
     )
-    + "\n\nExit codes: 0 done; 1 the server said no or could not be reached; "
-    "2 the command line is wrong; 130 interrupted.",
+    + "\n\nExit codes: 0 success; 1 the server refused or could not be reached; "
+    "2 wrong command line; 130 interrupted.",
 )
 def _root(
     version: Annotated[

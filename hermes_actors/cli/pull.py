@@ -49,15 +49,18 @@ def pull(
         typer.Option(
             "--exec",
             metavar="COMMAND",
-            help="Run it for each message, the body on its stdin. Exit code 0 acknowledges; any "
-            "other gives the message back.",
+            help="Run this command for each message, with the body on stdin. Exit code 0 "
+            "acknowledges the message; any other gives it back.",
         ),
     ] = None,
     most: Annotated[
-        int | None, typer.Option("--max", min=1, metavar="N", help="End after N messages.")
+        int | None, typer.Option("--max", min=1, metavar="N", help="Stop after N messages.")
     ] = None,
     follow: Annotated[
-        bool, typer.Option("--follow/--once", help="Wait for more, or end when none is there.")
+        bool,
+        typer.Option(
+            "--follow/--once", help="Wait for more messages, or stop when there are none."
+        ),
     ] = True,
 ) -> None:
     """Pull messages in the DC of this management API: print them as NDJSON, and acknowledge them.
@@ -103,7 +106,9 @@ def _words(command: str) -> list[str]:
     except ValueError:
         words = []
     if not words:
-        raise UsageWrong(f"--exec '{command}' is no command, such as 'python handle.py'")
+        raise UsageWrong(
+            f"--exec '{command}' is not a command; write for example 'python handle.py'"
+        )
     return words
 
 
@@ -130,7 +135,7 @@ def _settle(path: str, verb: str, messages: list[ReceivedMessage], **more: int) 
         management().post(f"{path}/{verb}", {"ackIds": ids, **more}), Settled
     ).refused
     if refused:
-        warn(f"{len(refused)} of {len(ids)} not taken, the first: {refused[0].message}")
+        warn(f"{len(refused)} of {len(ids)} were refused; the first: {refused[0].message}")
 
 
 def _run(path: str, words: list[str], received: ReceivedMessage) -> bool:
@@ -156,7 +161,7 @@ def _run(path: str, words: list[str], received: ReceivedMessage) -> bool:
                 body = None
                 _settle(path, "extend", [received], ackDeadlineSeconds=_EXTENDED_S)
     if process.returncode:
-        warn(f"{message.message_id}: exit code {process.returncode}; it will come again")
+        warn(f"{message.message_id}: exit code {process.returncode}; it will be delivered again")
         return False
     _settle(path, "ack", [received])
     return True
@@ -167,4 +172,4 @@ def _decoded(answer: bytes, kind: type[T]) -> T:
         return msgspec.json.decode(answer, type=kind)
     except msgspec.DecodeError as error:
         shown = printable(answer[:200].decode("utf-8", "replace"))
-        raise CommandFailed(f"the server's answer is not understood: {error}: {shown}") from error
+        raise CommandFailed(f"the server's answer cannot be read: {error}: {shown}") from error

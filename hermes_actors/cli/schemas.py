@@ -105,11 +105,11 @@ def check(
 
 def _say_checked(topic: str, found: Fields) -> None:
     if found["isTaken"]:
-        say("would be taken: it agrees with earlier versions as the topic's level demands")
+        say("would be accepted: it is compatible with earlier versions at the topic's level")
     for reason in found["reasons"]:
         say(f"would be refused: {reason}")
     if found["refuses"]:
-        say(f"publishers: messages that {topic} takes now might be refused")
+        say(f"publishers: messages that {topic} accepts now might be refused")
     if found["affected"]:
         names = ", ".join(found["affected"])
         say(f"subscriptions that might get messages they do not know yet: {names}")

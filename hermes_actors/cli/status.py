@@ -43,9 +43,9 @@ def status(
     ] = False,
     watch: WatchOption = False,
 ) -> None:
-    """Show all nodes of all datacentres, as the node that answers knows them."""
+    """Show the nodes of all datacentres, as the answering node sees them."""
     if check and watch:
-        raise UsageWrong("--check is done once: leave out --watch")
+        raise UsageWrong("--check runs once: leave out --watch")
     if check:
         raise typer.Exit(_checked())
     watched(lambda: show_answer(management().get("/status/nodes"), _show_nodes), watch)
@@ -135,7 +135,7 @@ def _show_nodes(found: Fields) -> None:
     if _ill(found):
         stopped = counted(found.get("stoppedSubscriptions", 0), "subscription")
         say(
-            f"ill: {stopped} stopped, {found.get('failingSubscriptions', 0)} failing, "
+            f"unhealthy: {stopped} stopped, {found.get('failingSubscriptions', 0)} failing, "
             "see 'hermes subscription list --unhealthy'"
         )
 
@@ -200,14 +200,16 @@ _WORST_FIRST = ("GONE", "NOT_READY", "UNKNOWN", "READY", "LEFT")
     top_app, "hermes top", "hermes top --sort lag", "hermes top --once", "hermes top --json"
 )
 def top(
-    sort: Annotated[Sort, typer.Option("--sort", help="Of topics and subscriptions.")] = Sort.STATE,
+    sort: Annotated[
+        Sort, typer.Option("--sort", help="Order of topics and subscriptions.")
+    ] = Sort.STATE,
     limit: Annotated[
         int | None,
         typer.Option(
-            "--limit", min=1, metavar="N", help="Rows of each table.", show_default="what fits"
+            "--limit", min=1, metavar="N", help="Rows of each table.", show_default="as many as fit"
         ),
     ] = None,
-    once: Annotated[bool, typer.Option("--once", help="Show it once, and end.")] = False,
+    once: Annotated[bool, typer.Option("--once", help="Show it once and exit.")] = False,
 ) -> None:
     """Watch nodes, topics and subscriptions of all datacentres, the worst first, until Ctrl-C.
 

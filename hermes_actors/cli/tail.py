@@ -54,14 +54,14 @@ def tail(
         ),
     ] = None,
     limit: Annotated[
-        int | None, typer.Option("--limit", min=1, metavar="N", help="End after N messages.")
+        int | None, typer.Option("--limit", min=1, metavar="N", help="Stop after N messages.")
     ] = None,
     template: Annotated[
         str | None,
         typer.Option(
             "--format",
             metavar="TEXT",
-            help="Each message in this form: {time} {timestamp} {partition} {offset} {id} {key} "
+            help="Format of each message: {time} {timestamp} {partition} {offset} {id} {key} "
             "{headers} {body}, \\t and \\n.",
         ),
     ] = None,
@@ -70,7 +70,7 @@ def tail(
     if last is not None and start is not None:
         raise UsageWrong("--last says where to start: leave out --from")
     if template is not None and wants_json():
-        raise UsageWrong("--format is for people: leave out --output json")
+        raise UsageWrong("--format cannot be combined with --output json")
     shown = row if template is None else formatter(template)
     follow = last is None if follow is None else follow
     params = {} if last is not None else {"from": place(start, follow)}
@@ -92,8 +92,8 @@ def tail(
                 return
     if follow:
         raise CommandFailed(
-            "the server ended the stream: it is stopping, its log is away, or the topic was "
-            "deleted; run the command again with --from and the time of the last row"
+            "the server ended the stream: it is stopping, its log is unavailable, or the topic "
+            "was deleted; run the command again with --from and the time of the last row"
         )
 
 
@@ -146,7 +146,7 @@ def _message(line: str) -> tuple[dict[str, Any], str]:
         message["partition"], message["offset"]
     except (ValueError, KeyError, TypeError) as error:
         raise CommandFailed(
-            f"the server sent a line that is no message: {printable(line[:200])}"
+            f"the server sent a line that is not a message: {printable(line[:200])}"
         ) from error
     return message, when
 

@@ -58,9 +58,9 @@ def _show(found: Fields) -> None:
     if not _show_elsewhere(found) or events:
         places = ", ".join(["the tracking events", *found.get("searched", ())])
         nothing = (
-            f"nothing is known of message {found.get('messageId')}; searched: {places}. Is its "
-            "topic tracked? 'hermes topic update TOPIC trackingEnabled=true' has the next ones "
-            "tracked"
+            f"message {found.get('messageId')} was not found; searched: {places}. Is its "
+            "topic tracked? 'hermes topic update TOPIC trackingEnabled=true' turns it on for new "
+            "messages"
         )
         show_table(columns, events, nothing)
     for each in fields_of(found, "ended"):
@@ -76,7 +76,7 @@ def _show(found: Fields) -> None:
             f"{gap.get('missingBatches')} batches lost, {gap.get('dropped')} events dropped"
         )
     for trouble in found.get("troubles", ()):
-        say(f"not all is known: {trouble}")
+        say(f"incomplete: {trouble}")
 
 
 def _show_elsewhere(found: Fields) -> bool:
@@ -90,8 +90,9 @@ def _show_elsewhere(found: Fields) -> bool:
         )
     for each in spooled:
         say(
-            f"{each.get('topicName')}: waits since {each.get('spooledAt')} in the spool of node "
-            f"{each.get('node')} of {each.get('datacenter')} until a log takes it"
+            f"{each.get('topicName')}: has been waiting since {each.get('spooledAt')} in the "
+            "spool of node "
+            f"{each.get('node')} of {each.get('datacenter')} until a log accepts it"
         )
     return bool(letters or spooled)
 

@@ -86,7 +86,7 @@ def check(config: Config) -> None:
     require(
         consumers.inflight_max <= consumers.unsettled_span_max,
         f"consumers.inflight_max: {consumers.inflight_max} is above consumers.unsettled_span_max "
-        f"({consumers.unsettled_span_max}); lower the one or raise the other",
+        f"({consumers.unsettled_span_max}); lower one or raise the other",
     )
     _check_frontend(frontend)
     check_endpoints(consumers)
@@ -141,8 +141,8 @@ def _check_numbers(section: Struct, path: str) -> None:
             most = 100 if each.name.endswith("_percent") else math.inf
             require(
                 least <= value <= most,
-                f"{path}{each.name}: {value} is too small or too large; the least is {least}"
-                + (f", the most {most}" if most == 100 else ""),
+                f"{path}{each.name}: {value} is too small or too large; the minimum is {least}"
+                + (f", the maximum {most}" if most == 100 else ""),
             )
 
 
@@ -160,7 +160,7 @@ def _check_frontend(frontend: FrontendConfig) -> None:
         f"{throughput.dynamic_desired_bytes_per_s} is above "
         f"frontend.throughput.dynamic_threshold_bytes_per_s "
         f"({throughput.dynamic_threshold_bytes_per_s}), so that the lowered limits would keep the "
-        "total above it; lower the one or raise the other",
+        "total above it; lower one or raise the other",
     )
     for name in frontend.propagation.allowed:
         require(
@@ -182,7 +182,7 @@ def _check_kafka(config: Config) -> None:
         kafka.min_insync_replicas <= kafka.replication_factor,
         f"kafka.min_insync_replicas: {kafka.min_insync_replicas} is above "
         f"kafka.replication_factor ({kafka.replication_factor}), so that no message could be "
-        "acknowledged; lower the one or raise the other",
+        "acknowledged; lower one or raise the other",
     )
     for dc, cluster in kafka.clusters.items():
         at = f"kafka.clusters.{dc}"
@@ -224,8 +224,7 @@ def _check_fallback(config: Config) -> None:
         require(
             value < limit_ms,
             f"fallback.{name}: {value} is not below frontend.max_publish_request_duration_ms "
-            f"({limit_ms}), so that no remote could answer in time; lower the one or raise the "
-            "other",
+            f"({limit_ms}), so that no remote could answer in time; lower one or raise the other",
         )
     for dc in fallback.remotes:
         require(

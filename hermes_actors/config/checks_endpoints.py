@@ -52,8 +52,8 @@ def check_endpoints(consumers: ConsumersConfig) -> None:
     require(
         consumers.connections_per_origin_max <= consumers.connections_per_host_max,
         f"consumers.connections_per_origin_max: {consumers.connections_per_origin_max} is above "
-        f"consumers.connections_per_host_max ({consumers.connections_per_host_max}), which counts "
-        "all subscriptions' together; lower the one or raise the other",
+        f"consumers.connections_per_host_max ({consumers.connections_per_host_max}), which "
+        "counts the connections of all subscriptions; lower one or raise the other",
     )
 
 
@@ -88,7 +88,8 @@ def _check_proxy(proxy: ProxyConfig) -> None:
     )
     require(
         bool(proxy.url) or not (proxy.credentials_file or proxy.no_proxy),
-        "consumers.proxy.url: is empty, so consumers.proxy's other fields mean nothing; set it, or "
+        "consumers.proxy.url: is empty, so consumers.proxy's other fields have no effect; set "
+        "it, or "
         "leave them out",
     )
     for text in proxy.no_proxy:

@@ -42,7 +42,7 @@ def check_schema(schema: SchemaConfig) -> None:
     )
     require(
         not (schema.user and schema.token_file),
-        "schema.token_file: goes without schema.user; keep one of them",
+        "schema.token_file: cannot be combined with schema.user; keep one of them",
     )
     for name, affix in (("prefix", schema.subject_prefix), ("suffix", schema.subject_suffix)):
         require(

@@ -47,7 +47,7 @@ def check_security(config: Config) -> None:
     realm = security.realm
     require(
         '"' not in realm and "\\" not in realm and realm.isprintable() and realm.isascii(),
-        "security.realm: stands between quotes in a header; write it in ASCII without quotes or "
+        "security.realm: is sent between quotes in a header; write it in ASCII without quotes or "
         "backslashes",
     )
     for plugin in security.plugins:
@@ -75,7 +75,7 @@ def check_security(config: Config) -> None:
     for host in config.management.allowed_hosts:
         require(
             host == "*" or HOST.fullmatch(host) is not None,
-            f"management.allowed_hosts: '{host}' is no host; write hermes.example.com or "
+            f"management.allowed_hosts: '{host}' is not a host; write hermes.example.com or "
             "*.example.com, without a port, or * for any",
         )
     for text in config.management.subscribers_with_access_to_any_topic:
@@ -121,7 +121,7 @@ def _check_jwt(jwt: JwtConfig) -> None:
         return
     require(
         not (jwt.jwks_file and jwt.jwks_url),
-        "security.jwt.jwks_url: goes without security.jwt.jwks_file; keep one of them",
+        "security.jwt.jwks_url: cannot be combined with security.jwt.jwks_file; keep one of them",
     )
     require(
         bool(jwt.issuer),

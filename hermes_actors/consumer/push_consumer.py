@@ -282,8 +282,8 @@ class PushConsumer:
             await self._flush_redrive()
         if behind := self._progress.uncommitted():
             _logger.warning(
-                "%s: stopped, and its last commit was not %s; what was delivered of "
-                "partitions %s since the commit before may be delivered again",
+                "%s: stopped, but its last commit was not %s; messages of partitions %s "
+                "delivered since the previous commit may be delivered again",
                 self._dispatch.live.name,
                 f"taken within {_COMMIT_TIMEOUT_S:g} s" if self._lease.is_open() else "allowed",
                 ", ".join(map(str, behind)),
@@ -294,8 +294,8 @@ class PushConsumer:
             await self._redriver.flush()
         except (LogUnavailable, UnknownTopic) as error:
             _logger.warning(
-                "%s: stopped, and not written down which dead letters have been re-driven; some "
-                "may be delivered once more: %s",
+                "%s: stopped before it could record which dead letters it has re-driven; some "
+                "may be delivered again: %s",
                 self._dispatch.live.name,
                 error,
             )

@@ -22,17 +22,17 @@ SHARES = "shares"
 
 _TEXTS = {
     NEW: "new, owners: {owners}",
-    GONE: "it exists no more",
+    GONE: "it no longer exists",
     NODE_LEFT: "node {node} left",
     NODE_STOPS: "node {node} stops",
     NODE_DRAINED: "node {node} is drained",
     NODE_FULL: "node {node} has its maximum of {tasks} tasks",
-    NO_ROOM: "owners missing for want of room: {missing}",
+    NO_ROOM: "owners missing for lack of room: {missing}",
     OWNERS: "owners: {owners} (decided by: {cause})",
     PARTITIONS: "partitions: {partitions}",
     BALANCE: "weight {weight} from {source} to {sink}",
     DIVIDED: "its partitions are divided evenly",
-    SHARES: "other shares of its rate",
+    SHARES: "new shares of its rate",
 }
 
 

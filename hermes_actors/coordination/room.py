@@ -46,7 +46,7 @@ def no_room(
     if not nodes or any(len(state.grants_of(each.boot)) < limits.tasks_max for each in nodes):
         return None
     return (
-        f"no node has room: nodes: {len(nodes)}, each with as many tasks as it may have "
+        f"no node has room: nodes: {len(nodes)}, each with its maximum of tasks "
         f"({limits.tasks_max}); start more nodes, or raise {SETTING}"
     )
 

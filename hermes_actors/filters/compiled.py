@@ -92,7 +92,7 @@ class PathFilter:
     def passes(self, candidate: Candidate, time: LoopTime | None) -> bool:
         """False if nothing is found. A null counts as the text `null` in Avro paths only."""
         if candidate.is_avro and not self._is_for_avro:
-            raise FilterFailed("the message is Avro, which this filter does not ask; use avropath")
+            raise FilterFailed("the message is Avro, which this filter cannot read; use avropath")
         size_bytes = len(candidate.body)
         if time is not None and (
             size_bytes > LOOP_BYTES_MAX or not self._path.is_for_loop(size_bytes)
@@ -153,7 +153,7 @@ def require_known(wanted: Filter) -> None:
     """
     if wanted.type not in TYPES:
         raise FilterInvalid(
-            "type", f"'{wanted.type}' cannot be asked by this version; use {', '.join(TYPES)}"
+            "type", f"'{wanted.type}' is not a filter type of this version; use {', '.join(TYPES)}"
         )
     field = "header" if wanted.type == "header" else "path"
     if not getattr(wanted, field):

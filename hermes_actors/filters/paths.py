@@ -121,7 +121,7 @@ def _compiled(text: str) -> JSONPathQuery:
         # For example 1e400, which the library cannot represent.
         raise FilterInvalid("path", f"must be a JSONPath (RFC 9535): {error}") from error
     except RecursionError as error:
-        raise FilterInvalid("path", "must not nest so deep") from error
+        raise FilterInvalid("path", "is nested too deeply") from error
 
 
 def _standard(text: str) -> str | None:

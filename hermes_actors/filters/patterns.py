@@ -64,4 +64,4 @@ def _compiled(text: str) -> regex.Pattern[str]:
         # Contradicting flags, or a number too large for the engine.
         raise FilterInvalid("matcher", f"must be a regular expression: {error}") from error
     except RecursionError as error:
-        raise FilterInvalid("matcher", "must not nest so deep") from error
+        raise FilterInvalid("matcher", "is nested too deeply") from error

@@ -86,7 +86,7 @@ class PendingChanges:
         if pending.is_perhaps_stored:
             raise OutcomeUnknown(
                 f"the metadata log of {self._log.dc} did not confirm the change of {change.key} "
-                f"within {timeout_s:g} s: its outcome is unknown; look again, or repeat it",
+                f"within {timeout_s:g} s: its outcome is unknown; check, or repeat it",
                 command_id,
             )
         raise Unavailable(

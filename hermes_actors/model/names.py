@@ -86,7 +86,8 @@ def group_problem(text: str, pattern: str) -> str:
     """
     if len(text) > GROUP_CHARACTERS_MAX:
         return (
-            f"it has {len(text)} characters; the most is {GROUP_CHARACTERS_MAX}, so that group and "
+            f"it has {len(text)} characters; the maximum is {GROUP_CHARACTERS_MAX}, so that "
+            "group and "
             f"topic together stay within {TOPIC_CHARACTERS_MAX}"
         )
     if re.fullmatch(pattern, text) is None:
@@ -94,9 +95,9 @@ def group_problem(text: str, pattern: str) -> str:
     if not is_name_part(text):
         return f"it must match {NAME_RULE}, as topics of Kafka do"
     if not text.strip("."):
-        return "it must not be dots alone, which URLs and Kafka read as something else"
+        return "it must not consist of dots only, which have a meaning in URLs and in Kafka"
     if f"{text}.".startswith(f"{RESERVED_GROUP}."):
-        return f"{RESERVED_GROUP} and all below it is the broker's own"
+        return f"{RESERVED_GROUP} and everything below it belongs to the broker"
     return ""
 
 
@@ -105,13 +106,13 @@ def subscription_problem(name: SubscriptionName) -> str:
     characters.
     """
     if not name.name.strip("."):
-        return "must not be dots alone, which URLs and Kafka read as something else"
+        return "must not consist of dots only, which have a meaning in URLs and in Kafka"
     group = name.consumer_group()
     if len(group) + len(REDRIVE_SUFFIX) > KAFKA_CHARACTERS_MAX:
         most = KAFKA_CHARACTERS_MAX - len(REDRIVE_SUFFIX)
         return (
             f"is too long: its consumer group {group[:_SHOWN_MAX]}… (each _ counts twice) has "
-            f"{len(group)} characters, and the most is {most}; take a shorter name"
+            f"{len(group)} characters, and the maximum is {most}; take a shorter name"
         )
     return ""
 

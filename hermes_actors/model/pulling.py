@@ -79,9 +79,9 @@ class Pulled(Struct, frozen=True, rename="camel"):
 REFUSALS = {
     "NOT_OUT": "it was acknowledged or given back before, or its deadline has passed; in the "
     "latter case the message comes again",
-    "STALE": "the partition has another owner since, or its consumer has restarted; the message "
+    "STALE": "the partition has a new owner, or its consumer has restarted; the message "
     "comes again",
-    "UNKNOWN": "it is no ack id",
+    "UNKNOWN": "it is not an ack id",
 }
 """Why an ack id is refused: codes and their texts."""
 

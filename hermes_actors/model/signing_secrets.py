@@ -72,7 +72,7 @@ def signing_violations(path: str, secrets: Iterable[str]) -> Iterator[str]:
         except BadSecret as error:
             yield f"{path}[{index}] {error}"
         if secret in listed[:index]:
-            yield f"{path}[{index}] is there twice"
+            yield f"{path}[{index}] appears twice"
 
 
 def hmac_secret(key: bytes) -> str:

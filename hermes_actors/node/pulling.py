@@ -84,7 +84,7 @@ class PullRoutes:
             raise _Elsewhere(f"No node of {dc} owns subscription {name} now")
         header = self._status.header(dc, member.node)
         if member.node == self._node.config.node or header is None or not header.pull[0]:
-            raise _Elsewhere(f"Node {member.node}, its owner, is not ready to hand out messages")
+            raise _Elsewhere(f"Node {member.node}, its owner, is not ready to deliver messages")
         wait_s = asked.wait_ms / 1_000 if isinstance(asked, PullRequest) else 0.0
         url, key = header.pull
         try:

@@ -30,9 +30,9 @@ def pushes_tried(
         consumers = node.config.consumers
         if consumers.recipients.resolver or consumers.senders:
             raise Unavailable(
-                f"Node {node.config.node} has no consumers, which run the plug-ins of "
-                "consumers.recipients.resolver and consumers.senders: ask a management node whose "
-                "roles name consumers too"
+                f"Node {node.config.node} has no consumers, which load the plug-ins of "
+                "consumers.recipients.resolver and consumers.senders: ask a management node that "
+                "also has the role consumers"
             )
         failed: HermesError
         try:

@@ -117,7 +117,7 @@ class Webhook:
                 self._backoff.reset()
                 self.trouble = ""
                 return
-            await self._pause(f"{outcome.reason()}; changes from {change['id']} on wait")
+            await self._pause(f"{outcome.reason()}; changes from {change['id']} on are waiting")
 
     async def _pause(self, trouble: str) -> None:
         if not self.trouble:

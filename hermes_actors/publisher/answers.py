@@ -113,8 +113,8 @@ def error_of(outcome: Settled, topic: str) -> HermesError:
     if isinstance(outcome, RefusedRecord) and outcome.is_too_large:
         return Refused(
             f"Message for topic {topic} was not stored: {outcome.reason}: the larger one of "
-            "management.topic_bytes_max and the topic's maxMessageSize with room for headers; send "
-            "less at once, or have one of them raised"
+            "management.topic_bytes_max and the topic's maxMessageSize with room for headers; "
+            "send less at once, or have one of the two raised"
         )
     became = "may or may not have been" if isinstance(outcome, UnknownRecord) else "was not"
     return HermesError(

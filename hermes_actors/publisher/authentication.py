@@ -44,7 +44,7 @@ def may_publish(auth: PublishingAuth, account: Account | None) -> bool:
 def forbidden(topic: str, account: Account | None) -> Refused:
     """The error for an author who may not publish to the topic (403)."""
     if account is None:
-        reason = "it takes no messages from a guest"
+        reason = "it accepts no messages from clients without an account"
     elif PUBLISHER in account.roles:
         reason = f"{account.name} is not one of its auth.publishers"
     else:
@@ -95,7 +95,7 @@ class PublishSecurity:
             )
             head.account = await self.authenticator.identify(credentials)
             if head.account is None and is_demanded and not self.is_pro_active:
-                raise self.authenticator.refusal("Credentials are needed here")
+                raise self.authenticator.refusal("Credentials are required here")
         except Unauthenticated as error:
             return self._counted(Answer(error.status, headers=error.headers, closes=True))
         except HermesError as error:

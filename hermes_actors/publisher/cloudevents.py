@@ -61,12 +61,14 @@ def is_structured(content_type: str | None) -> bool:
     if media_type != STRUCTURED:
         if media_type.startswith("application/cloudevents"):
             raise Refused(
-                f"Content-Type {media_type} is not known; send one CloudEvent as {STRUCTURED}"
+                f"Content-Type {media_type} is not supported; send one CloudEvent as {STRUCTURED}"
             )
         return False
     charset = re.search(r"(?i)\bcharset\s*=\s*\"?([^\";\s]+)", parameters)
     if charset is not None and charset[1].lower() not in ("utf-8", "utf8", "us-ascii"):
-        raise Refused(f"Content-Type: charset {charset[1]} is not read; send the event in UTF-8")
+        raise Refused(
+            f"Content-Type: charset {charset[1]} is not supported; send the event in UTF-8"
+        )
     return True
 
 
@@ -90,11 +92,11 @@ def event_in(text: bytes | msgspec.Raw) -> CloudEvent:
     try:
         members = _members.decode(text)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise Refused(f"A CloudEvent in JSON is an object: {error}") from error
+        raise Refused(f"A CloudEvent in JSON must be an object: {error}") from error
     if len(members) > ATTRIBUTES_MAX:
         raise Refused(
-            f"The CloudEvent has {len(members)} members; at most {ATTRIBUTES_MAX} are taken: put "
-            "what is large into the data"
+            f"The CloudEvent has {len(members)} members; at most {ATTRIBUTES_MAX} are allowed; "
+            "put large values into the data"
         )
     attributes: dict[str, str] = {}
     data, data_base64 = (_present(members.pop(name, None)) for name in ("data", "data_base64"))
@@ -103,7 +105,7 @@ def event_in(text: bytes | msgspec.Raw) -> CloudEvent:
         if value is not None:
             attributes[_checked_name(name)] = _json_value(name, value)
     if data is not None and data_base64 is not None:
-        raise _wrong("data_base64", "stands beside data; an event has one of them")
+        raise _wrong("data_base64", "cannot be combined with data; send one of them")
     if data_base64 is not None:
         return _event(attributes, _from_base64(data_base64))
     return _event(attributes, _data(data, attributes.get("datacontenttype")))
@@ -122,7 +124,7 @@ def _event(attributes: dict[str, str], body: bytes) -> CloudEvent:
     if size_bytes > ATTRIBUTES_BYTES_MAX:
         raise Refused(
             f"The CloudEvent's attributes take {size_bytes} bytes; at most {ATTRIBUTES_BYTES_MAX} "
-            "are taken: put what is large into the data"
+            "are allowed; put large values into the data"
         )
     key = attributes.get("partitionkey")
     return CloudEvent(tuple(attributes.items()), body, None if key is None else key.encode())
@@ -133,13 +135,13 @@ def _check(name: str, value: str) -> None:
     if not value and (name in _STRINGS or name == "partitionkey"):
         raise _wrong(name, "is empty")
     if _CONTROL.search(value):
-        raise _wrong(name, "holds a control character")
+        raise _wrong(name, "contains a control character")
 
 
 def _checked_name(name: str) -> str:
     if not _NAME.fullmatch(name) or name in ("data", "data_base64"):
         raise Refused(
-            f"CloudEvent attribute '{name}': a name is made of lower-case letters and digits"
+            f"CloudEvent attribute '{name}': a name consists of lower-case letters and digits"
         )
     return name
 

@@ -126,7 +126,8 @@ def replay_of(head: Head) -> tuple[str, str] | None:
         )
     if only_for is not None and not is_name_part(only_for):
         raise Refused(
-            f"{REPLAY_FOR}: no subscription is called so; send the name alone, without its topic"
+            f"{REPLAY_FOR}: this is not a subscription's name; send the name alone, without its "
+            "topic"
         )
     return message_id, only_for or ""
 
@@ -245,7 +246,7 @@ class Demands:
         if replayed is not None:
             if not self._takes_replays:
                 raise Refused(
-                    f"{REPLAY_ID}: this node takes no replays; send it to one that has "
+                    f"{REPLAY_ID}: this node accepts no replays; send it to a node with "
                     "frontend.replay = true",
                     status=403,
                 )

@@ -134,8 +134,8 @@ class KeyWindow:
             return KeyClaim(self, name, answered.digest, answered.status)
         if len(self._under_way) >= self._keys_max:
             raise Unavailable(
-                f"{len(self._under_way)} publishes with an {HEADER} are under way, more cannot be "
-                "remembered; try again later, or raise frontend.idempotency.keys_max"
+                f"{len(self._under_way)} publishes with an {HEADER} are under way, the maximum; "
+                "try again later, or raise frontend.idempotency.keys_max"
             )
         while len(self) >= self._keys_max:
             self._answered.popitem(last=False)

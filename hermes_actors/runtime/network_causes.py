@@ -81,7 +81,7 @@ def not_http_cause(data: bytes, problem: str) -> str:
 def _untrusted(error: ssl.SSLCertVerificationError, settings: TlsSettings) -> str:
     said = f"its certificate is not accepted ({error.verify_message})"
     if error.verify_code in (_OTHER_HOST, _OTHER_ADDRESS):
-        return f"{said}: use a name that stands in the certificate"
+        return f"{said}: use a name from the certificate"
     if error.verify_code in (_NOT_YET_VALID, _EXPIRED):
         return f"{said}: it has to be renewed, or a clock is wrong"
     return f"{said}: name the file of the authority that signed it in {settings.authorities}"
@@ -91,7 +91,7 @@ def _failed(reason: str, settings: TlsSettings) -> str:
     if reason in _PLAIN:
         return (
             "this port speaks plain HTTP, or something else that is not TLS: write http:// for "
-            "https://, or take the port of TLS"
+            "https://, or use the TLS port"
         )
     if _ASKS_WHO_WE_ARE.search(reason):
         return f"it does not accept the certificate shown to it, or wants one: {_own(settings)}"

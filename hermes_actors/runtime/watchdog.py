@@ -61,7 +61,7 @@ class LoopWatch:
         """For ten minutes after a stall, how long it was; otherwise an empty string."""
         if self._last is None or now_s - self._last[0] > _TOLD_FOR_S:
             return ""
-        return f"it stood still {self.stalls} times since the start, last for {self._last[1]:.2f} s"
+        return f"it stalled {self.stalls} times since the start, last for {self._last[1]:.2f} s"
 
 
 @contextmanager
@@ -86,7 +86,7 @@ def watching(watch: LoopWatch, now_s: Callable[[], float], nursery: trio.Nursery
                 stack_s = at_s
                 frame = sys._current_frames().get(loop)
                 stack = "".join(traceback.format_stack(frame, _FRAMES))
-                _logger.warning("the event loop stands still for %.2f s:\n%s", for_s, stack)
+                _logger.warning("the event loop has stalled for %.2f s:\n%s", for_s, stack)
 
     watch.beat(now_s())
     nursery.start_soon(beat)

@@ -211,7 +211,7 @@ class Worker:
         if code == -signal.SIGPROF:
             return TooCostly(f"it takes more than {cpu_s * 1_000:g} ms of CPU")
         if code is not None and -code in _CRASHES:
-            return TooCostly(f"it ends the process that works on it ({signal.strsignal(-code)})")
+            return TooCostly(f"it crashes its worker process ({signal.strsignal(-code)})")
         return Unavailable(
             f"The worker process ended with {code}; try again", ErrorCode.INTERNAL_ERROR
         )
@@ -256,7 +256,7 @@ def _result(work: Callable[..., Any], args: tuple[Any, ...]) -> Any:
     except HermesError as error:
         return error
     except MemoryError:
-        return Refused("it takes more memory than there is for it")
+        return Refused("it takes more memory than it may use")
 
 
 def _prefixed(content: bytes) -> bytes:
@@ -275,7 +275,7 @@ async def _read(process: trio.Process, size: int) -> bytes:
 
 
 def _full() -> Unavailable:
-    return Unavailable("Too much costly work waits on this node; try again")
+    return Unavailable("This node is busy with costly work; try again")
 
 
 def _stopping() -> Unavailable:

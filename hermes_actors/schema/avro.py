@@ -113,7 +113,7 @@ class AvroSchema:
         try:
             return msgspec.json.encode(document)
         except (ValueError, OverflowError, RecursionError) as error:
-            raise UndecodableAvro(f"it is no JSON: {error}") from error
+            raise UndecodableAvro(f"it is not JSON: {error}") from error
 
 
 def avro_schema(text: str) -> AvroSchema:
@@ -213,5 +213,5 @@ def _taken(take: Take, value: Any, words: str) -> dict[str, Any]:
     except Unfit as error:
         raise Refused(f"Invalid message: {words}{error}") from error
     except RecursionError as error:
-        raise Refused(f"Invalid message: {words}: it is nested too deep") from error
+        raise Refused(f"Invalid message: {words}: it is nested too deeplyly") from error
     return datum

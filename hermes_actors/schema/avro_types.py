@@ -57,7 +57,7 @@ class AvroTypes:
 def no_schema(reason: str) -> Refused:
     """The error for a text that is not an Avro schema of messages."""
     shown = reason if len(reason) <= _SHOWN_MAX else reason[:_SHOWN_MAX] + "…"
-    return Refused(f"The schema is no Avro schema: {shown}", ErrorCode.FORMAT_ERROR)
+    return Refused(f"The schema is not an Avro schema: {shown}", ErrorCode.FORMAT_ERROR)
 
 
 def _marked(raw: Any, level: int) -> Any:

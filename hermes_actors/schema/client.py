@@ -39,7 +39,7 @@ class NoAnswer(Unavailable):
     """The registry gave no usable answer; `reason` says why, without secrets."""
 
     def __init__(self, reason: str) -> None:
-        super().__init__(f"The schema registry cannot be asked now: {reason}; try again")
+        super().__init__(f"The schema registry is not available now: {reason}; try again")
         self.reason = reason
 
 

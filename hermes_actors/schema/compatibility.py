@@ -64,7 +64,7 @@ def why_unreadable(reader: str, writer: str) -> str:
             _parsed(reader), _parsed(writer)
         )
     except (*_NO_SCHEMA, Refused) as error:
-        return f"this cannot be told: {str(error)[:_SHOWN_MAX] or type(error).__name__}"
+        return f"this cannot be determined: {str(error)[:_SHOWN_MAX] or type(error).__name__}"
     if found.compatibility is not SchemaCompatibilityType.incompatible:
         return ""
     sorts = sorted({each.name for each in found.incompatibilities})
@@ -82,7 +82,9 @@ def _parsed(text: str) -> avro.schema.Schema:
     except _NO_SCHEMA as error:
         reason = str(error) or type(error).__name__
         shown = reason if len(reason) <= _SHOWN_MAX else f"{reason[:_SHOWN_MAX]}…"
-        raise Refused(f"The schema is no Avro schema: {shown}", ErrorCode.FORMAT_ERROR) from error
+        raise Refused(
+            f"The schema is not an Avro schema: {shown}", ErrorCode.FORMAT_ERROR
+        ) from error
 
 
 def _some(texts: set[str]) -> str:

@@ -86,7 +86,7 @@ class AddressGuard:
 
     def _address_problem(self, address: Address) -> str:
         if kind := _never(address):
-            return f"is {kind}, which nothing is pushed to"
+            return f"is {kind}, and nothing is pushed there"
         if _is_in(address, self._denied_networks):
             return "is in consumers.endpoints.denied_networks"
         if not self._allow_loopback and address.is_loopback:

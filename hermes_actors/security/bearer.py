@@ -78,5 +78,5 @@ class BearerMechanism:
         if not keys and not self._keys.is_known:
             raise Unavailable("Tokens cannot be verified now: no key is known yet; try again")
         if not keys:
-            raise BadCredentials("The token is signed by a key that is not known here")
+            raise BadCredentials("The token is signed by an unknown key")
         return verify(token, header, keys, self._rules)

@@ -56,7 +56,7 @@ def parse_key_set(content: bytes) -> KeySet:
     except (jwt.PyJWTError, ValueError, TypeError, KeyError, AttributeError, RecursionError):
         raise WrongFile("is no JSON Web Key Set with a key that verifies signatures") from None
     if len(found) > KEYS_MAX:
-        raise WrongFile(f"holds {len(found)} keys; at most {KEYS_MAX} are taken")
+        raise WrongFile(f"holds {len(found)} keys; at most {KEYS_MAX} are allowed")
     usable = [_usable(each) for each in found if each.public_key_use in (None, "sig")]
     if not usable:
         raise WrongFile("holds no key that verifies signatures, only others (use)")

@@ -90,18 +90,18 @@ def verify(
         except jwt.InvalidSignatureError:
             continue
         except jwt.PyJWTError as error:
-            raise BadCredentials(f"The token does not hold: {error}") from None
+            raise BadCredentials(f"The token is not valid: {error}") from None
         except (ValueError, TypeError, RecursionError):
             raise BadCredentials("The token's payload cannot be read") from None
         return claims_of(payload, rules)
-    raise BadCredentials("The token's signature is not by a key that is trusted here")
+    raise BadCredentials("The token is not signed by a key that is trusted here")
 
 
 def claims_of(payload: Mapping[str, Any], rules: TokenRules) -> Claims:
     """The account and times in a verified token's payload. Raises BadCredentials."""
     until_s = _time(payload, "exp")
     if until_s is None:
-        raise BadCredentials("The token has no expiry (exp); only those that expire are taken")
+        raise BadCredentials("The token has no expiry (exp); only tokens that expire are accepted")
     from_s = max(_time(payload, "nbf") or 0.0, _time(payload, "iat") or 0.0)
     name = _claim(payload, rules.name_claim)
     if not isinstance(name, str) or not name:

@@ -86,7 +86,7 @@ def parse_users(content: bytes) -> Users:
         raise WrongFile("not valid TOML: it nests too deep") from error
     for name, user in users.items():
         if not name or ":" in name:
-            raise WrongFile(f"users.'{name}': a name is not empty and holds no colon")
+            raise WrongFile(f"users.'{name}': a name cannot be empty or contain a colon")
         if user.password and not is_hash(user.password):
             # Not quoted: it may be the password itself.
             raise WrongFile(

@@ -23,26 +23,26 @@ class Code(Enum):
     STOPPING = "it is stopping"
     SUSPENDED = "suspended since {at_ms} by {by}"
     SUSPENDED_BY_BROKER = "the broker has suspended it: {detail}"
-    NOT_CONSUMABLE = "it cannot be consumed as it stands: {detail}"
-    CRASHED = "its consumer failed and is started again: {detail}"
+    NOT_CONSUMABLE = "it cannot be consumed as configured: {detail}"
+    CRASHED = "its consumer failed and restarts: {detail}"
     LOG_AWAY = "the log cannot be read: {detail}"
     NO_TOPIC = "the log has no topic {topic}"
     PARTITIONS_AWAY = "partitions {partitions} cannot be read: {detail}"
     RETRIES_FULL = (
         "reading has stopped: {count} messages wait for a retry, for an earlier message of their "
-        "key or for their dead letter, the most that may (consumers.waiting_retries_max)"
+        "key or for their dead letter, the maximum (consumers.waiting_retries_max)"
     )
     BYTES_FULL = (
-        "reading has stopped: messages of {bytes} bytes wait, the most that may "
-        "(consumers.buffered_bytes_max)"
+        "reading has stopped: messages of {bytes} bytes are buffered, the "
+        "maximum (consumers.buffered_bytes_max)"
     )
     SPAN_FULL = (
         "reading of partitions {partitions} has stopped: each has an unsettled message {offsets} "
-        "offsets back, the most that may be (consumers.unsettled_span_max)"
+        "offsets back, the maximum (consumers.unsettled_span_max)"
     )
     PARTITIONS_NEW = "partitions {partitions} were added to the topic and are not read yet"
     LETTERS_WAIT = "{count} dead letters wait for {topic}: {detail}"
-    NO_ROOM = "{dc}: nobody runs it: {detail}"
+    NO_ROOM = "{dc}: no node runs it: {detail}"
     NOBODY_RUNS = (
         "none of the consuming nodes of {dc} ({nodes}) runs it: it is about to start, or they wait "
         "for its partitions to become free"
@@ -61,11 +61,8 @@ class Code(Enum):
         "one message a minute until one succeeds, for {for_s}, and one as soon as the endpoint "
         "takes a connection"
     )
-    ALL_REQUESTS_OPEN = "all {count} of its requests at a time are open (inflightSize)"
-    ALL_OUT = (
-        "clients have {count} messages that they have not acknowledged, the most that may be "
-        "(inflightSize)"
-    )
+    ALL_REQUESTS_OPEN = "all {count} of its concurrent requests are open (inflightSize)"
+    ALL_OUT = "clients have {count} unacknowledged messages, the maximum (inflightSize)"
     NO_CLIENT = "messages wait, and no client has pulled for {for_s}"
     RATE_ELSEWHERE = "another node uses its share of the rate for some seconds yet"
     RATE_USED = "its rate of {rate} messages a second is used up"
@@ -95,8 +92,8 @@ class Code(Enum):
     ALL_FILTERED = "all {count} messages since the node's start were filtered out"
 
     # Unknown states.
-    LAST_KNOWN = "its status of {age_s} ago is the last that is known"
-    SILENT = "its node has not been heard of for {age_s}"
+    LAST_KNOWN = "its last known status is {age_s} old"
+    SILENT = "its node has not been heard from for {age_s}"
     DC_UNKNOWN = "status of {dc} unknown since {at_ms}: {detail}"
     NOT_FOLLOWED = "no node's status is followed"
 
@@ -106,7 +103,7 @@ class Code(Enum):
     LATENCY = "half of the last minute's pushes took {p50} s at most, 99 % of them {p99} s"
     LAST_FAILURE = "last failure {at_ms}, at attempt {attempt} of its message: {failure}"
     LAST_SUCCESS = "last success {at_ms}"
-    NO_SUCCESS = "no success since the node has had it"
+    NO_SUCCESS = "no success on this node"
     RAISE_TIMEOUT = (
         "subscriptionPolicy.requestTimeout gives the endpoint {timeout} ms to answer: raise it, or "
         "have the endpoint answer sooner"

@@ -24,14 +24,14 @@ from hermes_spark.reconcile.result import EXIT_CODES, Verdict
 from hermes_spark.replay.command import replay
 from hermes_spark.session import session
 
-app = command_group("Prove on Spark what was stored and delivered; archive, replay, measure.")
+app = command_group("Check with Spark what was stored and delivered; archive and replay.")
 app.add_typer(archive, name="archive")
 app.add_typer(latency)
 
 
 @app.callback()
 def spark() -> None:
-    """Prove with Spark what was stored and delivered; archive, replay, measure."""
+    """Check with Spark what was stored and delivered; archive and replay."""
 
 
 @app.command(
@@ -49,7 +49,7 @@ def snapshot(
     file: DatacentresOption = None,
     master: MasterOption = "",
 ) -> None:
-    """Record what all datacentres hold and have settled now, so that jobs can be repeated on it."""
+    """Record what all datacentres have stored and settled now, so that jobs can be repeated."""
     taken = snapshot_of(None, file, dc, lambda: session("hermes snapshot", master))
     taken.save(output)
     for name, each in taken.datacentres.items():
@@ -71,7 +71,7 @@ def snapshot(
 def reconcile(
     output: Annotated[
         Path,
-        typer.Option("--output", "-o", metavar="FOLDER", help="For the report and tables."),
+        typer.Option("--output", "-o", metavar="FOLDER", help="Folder for the report and tables."),
     ],
     dc: DcOption = None,
     file: DatacentresOption = None,
@@ -87,10 +87,9 @@ def reconcile(
     topic: TopicsOption = None,
     master: MasterOption = "",
 ) -> None:
-    """Report what is lost, what is duplicated and why, and what subscriptions have not settled.
+    """Report which messages are lost, duplicated and why, or not settled.
 
-    Exit code 0 if nothing is lost, 1 if something is, 3 if that cannot be known, 2 if the logs
-    could not be read.
+    Exit code 0: nothing is lost, 1: something is lost, 3: unknown, 2: the logs could not be read.
     """
     try:
         verdict = _reconciled(output, dc, file, snapshot, acknowledged, topic, master)

@@ -28,7 +28,9 @@ DatacentresOption = Annotated[
 ]
 SnapshotOption = Annotated[
     Path | None,
-    typer.Option("--snapshot", metavar="FILE", help="Use this snapshot instead of the present."),
+    typer.Option(
+        "--snapshot", metavar="FILE", help="Use this snapshot instead of the current logs."
+    ),
 ]
 TopicsOption = Annotated[
     list[str] | None,
@@ -60,5 +62,5 @@ def snapshot_of(
         described = datacentres(file, dc or [])
         return take_snapshot(described, SystemClock().now_ms(), session)
     if dc or file is not None:
-        raise UsageWrong("--snapshot says which datacentres; leave out --dc and --datacentres")
+        raise UsageWrong("--snapshot has the datacentres; leave out --dc and --datacentres")
     return load_snapshot(snapshot)

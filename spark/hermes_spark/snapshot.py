@@ -108,5 +108,5 @@ def load_snapshot(path: Path) -> Snapshot:
         return msgspec.json.decode(path.read_bytes(), type=Snapshot)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise LaunchFailed(
-            f"{path} is no snapshot: {error}; take one with `hermes spark snapshot`"
+            f"{path} is not a snapshot: {error}; take one with `hermes spark snapshot`"
         ) from error

@@ -168,7 +168,7 @@ async def test_a_recreated_topic_orphans_its_old_subscriptions(world, autojump_c
 async def test_what_cannot_be_consumed_is_not_started_and_says_why(world, autojump_clock):
     world.put(endpoint="jms://a")
     async with world.running() as agent:
-        assert why(agent) == "it cannot be consumed as it stands: not this one"
+        assert why(agent) == "it cannot be consumed as configured: not this one"
         assert world.kinds == []
         world.put(endpoint="http://a")
         await trio.sleep(0.1)
@@ -176,7 +176,7 @@ async def test_what_cannot_be_consumed_is_not_started_and_says_why(world, autoju
         world.put(endpoint="jms://a")
         await trio.sleep(0.1)
         assert world.kinds == ["start", "stop"]
-        assert why(agent) == "it cannot be consumed as it stands: not this one"
+        assert why(agent) == "it cannot be consumed as configured: not this one"
 
 
 async def test_a_consumer_that_fails_is_started_again_for_ever_with_the_latest_version(

@@ -124,7 +124,7 @@ def test_help_says_of_a_broken_plugin_that_it_cannot_be_loaded(hermes, plugins):
     result = hermes("--help")
     assert (result.exit_code, result.stderr) == (0, "")
     assert " broken " in result.stdout
-    assert "mend or" in result.stdout
+    assert "fix or" in result.stdout
     assert " publish " in result.stdout
 
 

@@ -74,13 +74,13 @@ def test_a_worker_goes_on_after_a_failure_of_the_server(server, hermes, monkeypa
         (503, {"message": "no owner", "code": "OTHER"}),
         pulled(received(1)),
     )
-    refused = {"ackId": "a1", "code": "STALE", "message": "the partition has another owner since"}
+    refused = {"ackId": "a1", "code": "STALE", "message": "the partition has a new owner"}
     server.on(f"{PATH}/ack", (200, {"accepted": 0, "refused": [refused]}))
     result = hermes(*ARGUMENTS, "--max", "1")
     assert result.exit_code == 0
     assert json.loads(result.stdout)["message"]["messageId"] == "m1"
     assert "no owner; trying again" in result.stderr
-    assert "1 of 1 not taken, the first: the partition has another owner since" in result.stderr
+    assert "1 of 1 were refused; the first: the partition has a new owner" in result.stderr
 
 
 def test_the_first_failure_ends_it(server, hermes):

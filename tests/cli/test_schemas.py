@@ -65,7 +65,7 @@ def test_check_names_the_subscriptions_that_might_get_something_new(hermes, know
     result = hermes("schema", "check", "shop.orders", file(WIDER))
     assert result.exit_code == 0
     assert result.stdout.splitlines() == [
-        "would be taken: it agrees with earlier versions as the topic's level demands",
+        "would be accepted: it is compatible with earlier versions at the topic's level",
         "subscriptions that might get messages they do not know yet: audit, billing",
     ]
 
@@ -76,7 +76,7 @@ def test_check_fails_for_what_would_be_refused_and_says_why(hermes, known, file)
     assert result.exit_code == 1
     assert result.stdout.splitlines() == [
         "would be refused: it cannot read messages of version 1",
-        "publishers: messages that shop.orders takes now might be refused",
+        "publishers: messages that shop.orders accepts now might be refused",
     ]
 
 
@@ -130,7 +130,7 @@ def test_check_compares_avro_schemas_by_avros_rules(hermes, avro, file):
     compatibility(avro, True)
     noted = hermes("schema", "check", "shop.orders", file(NOTED))
     assert noted.stdout.splitlines() == [
-        "would be taken: it agrees with earlier versions as the topic's level demands"
+        "would be accepted: it is compatible with earlier versions at the topic's level"
     ]
     longer = hermes("schema", "check", "shop.orders", file(LONGER))
     assert longer.stdout.splitlines()[1:] == [

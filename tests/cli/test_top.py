@@ -14,7 +14,7 @@ READY = {
     "spooledMessages": 4,
     "elsewhereRate": 0.5,
 }
-GONE = {**READY, "node": "n2", "state": "GONE", "reasons": ["not heard of for 12 s"]}
+GONE = {**READY, "node": "n2", "state": "GONE", "reasons": ["not heard from for 12 s"]}
 
 
 @pytest.mark.parametrize(("lines", "rows"), [(24, 3), (50, 12), (2, 3)])

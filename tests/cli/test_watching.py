@@ -13,7 +13,7 @@ from hermes_actors.cli.output.watching import INTERVAL_S, watched
 UP = {"datacenter": "dc1", "isKnown": True}
 AWAY = {"datacenter": "dc2", "isKnown": False, "reason": "its log is away"}
 READY = {"datacenter": "dc1", "node": "n1", "state": "READY"}
-GONE = {"datacenter": "dc1", "node": "n2", "state": "GONE", "reasons": ["not heard of for 12 s"]}
+GONE = {"datacenter": "dc1", "node": "n2", "state": "GONE", "reasons": ["not heard from for 12 s"]}
 ILL = {
     "topicName": "shop.orders",
     "name": "billing",
@@ -81,7 +81,7 @@ def test_a_first_look_that_fails_ends_the_command():
     [
         ([UP], [READY], [], 0, ["HEALTHY"]),
         ([UP], [READY, {**GONE, "state": "LEFT"}], [], 0, ["HEALTHY"]),
-        ([UP], [READY, GONE], [], 1, ["UNHEALTHY", "dc1 n2 is GONE: not heard of for 12 s"]),
+        ([UP], [READY, GONE], [], 1, ["UNHEALTHY", "dc1 n2 is GONE: not heard from for 12 s"]),
         ([UP], [READY], [ILL], 1, ["UNHEALTHY", "shop.orders billing: 4 dead letters are open"]),
         ([UP, AWAY], [READY], [], 2, ["UNKNOWN", "dc2: its log is away"]),
         (
@@ -89,7 +89,7 @@ def test_a_first_look_that_fails_ends_the_command():
             [READY, GONE],
             [],
             1,
-            ["UNHEALTHY", "dc1 n2 is GONE: not heard of for 12 s", "dc2: its log is away"],
+            ["UNHEALTHY", "dc1 n2 is GONE: not heard from for 12 s", "dc2: its log is away"],
         ),
         ([UP], [], [], 2, ["UNKNOWN", "no node is known"]),
     ],

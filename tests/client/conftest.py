@@ -96,12 +96,14 @@ def run(request):
 
 
 @contextmanager
-def scripted(*answers, tls=None):
+def scripted(*answers, acks=(), tls=None):
     """A server that gives these answers, in order: status, headers and body. A status of 0 closes
     the connection; a body that is shorter than its Content-Length is cut. Yields its URL and the
-    requests: headers and body.
+    requests: headers and body. With `acks`, these are the answers of all calls but pull, which may
+    come at any time between them.
     """
     left, requests = list(answers), []
+    acks_left = list(acks)
 
     class Scripted(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
@@ -109,7 +111,8 @@ def scripted(*answers, tls=None):
         def do_POST(self):
             body = self.rfile.read(int(self.headers["Content-Length"]))
             requests.append((dict(self.headers), body))
-            status, headers, answer = left.pop(0)
+            is_ack = acks and not self.path.endswith("/pull")
+            status, headers, answer = (acks_left if is_ack else left).pop(0)
             self.close_connection = True
             if status:
                 self.send_response(status)

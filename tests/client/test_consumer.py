@@ -179,24 +179,28 @@ def test_a_pulled_message_is_as_it_was_published(broker, run):
 
 def test_a_consumer_goes_on_when_the_broker_is_back_and_says_that_it_waits(run, caplog):
     message = {"messageId": "m1", "publishTime": "", "json": 7}
-    received = {"ackId": "1.1.1.a.1", "deliveryAttempt": 1, "ackDeadline": "", "message": message}
-    found = json.dumps({"receivedMessages": [received]}).encode()
-    done = b'{"accepted": 1, "refused": []}'
+    item = {"ackId": "1.1.1.a.1", "deliveryAttempt": 1, "ackDeadline": "", "message": message}
+    found = json.dumps({"receivedMessages": [item]}).encode()
     # The first acknowledgement has its effect, but its answer is lost.
     before = (
         b'{"accepted": 0, "refused": [{"ackId": "1.1.1.a.1", "code": "NOT_OUT", "message": ""}]}'
     )
-    answers = [(0, {}, b""), (503, {}, b""), (200, {}, found), (0, {}, b""), (200, {}, before)]
+    unavailable = (503, {}, b"")
+    pulled = [(0, {}, b""), *[unavailable] * 4, (200, {}, found)]
+    acked = [(0, {}, b""), (200, {}, before)]
+    # A kept connection that the server closes is one more attempt.
+    retries = Retries(attempts_max=5, backoff_s=0.001, backoff_max_s=0.001)
 
     async def main(url):
-        async with PullConsumer(url, "shop.orders", "worker", retries=QUICK) as consumer:
+        async with PullConsumer(url, "shop.orders", "worker", retries=retries) as consumer:
             message = await anext(consumer)
             await message.ack()
             return message
 
-    with scripted(*answers, *[(200, {}, done)] * 5) as (url, _):
-        pulled = run(main, url)
-    assert (pulled.json(), pulled.published_at) == (7, None)
+    nothing = (200, {}, b'{"receivedMessages": []}')
+    with scripted(*pulled, *[nothing] * 100, acks=acked) as (url, _):
+        received = run(main, url)
+    assert (received.json(), received.published_at) == (7, None)
     assert "messages cannot be pulled: the broker answered 503; trying again" in caplog.text
 
 

@@ -20,7 +20,11 @@ from hermes_client import DeliveryMalformed, SignatureInvalid, Verifier, parse
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 VALUES = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | TEXTS,
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | TEXTS,
     lambda each: st.lists(each, max_size=3) | st.dictionaries(TEXTS, each, max_size=3),
     max_leaves=8,
 )

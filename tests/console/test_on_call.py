@@ -221,7 +221,7 @@ def test_a_message_is_traced_through_its_deliveries(page, scene, choosy):
     page.goto("/console/trace")
     page.get_by_label("Message id").fill("not-an-id")
     page.get_by_role("button", name="Trace").click()
-    expect(page.get_by_text("Nothing is known of it")).to_be_visible()
+    expect(page.get_by_text("Not found")).to_be_visible()
     good(page)
     for _ in range(100):
         page.goto(f"/console/trace?message={id_}")

@@ -255,7 +255,7 @@ async def test_a_node_without_a_frontend_says_that_it_does_not_publish(desk):
         ("a: &a [x]\nb: [*a, *a]", "is an alias"),
         ("topics: [{name: '${env:HOME}'}]", "`hermes apply` only"),
         ('{"topics": [{"name": "${file:/etc/passwd}"}]}', "`hermes apply` only"),
-        ("topics: [{name: x, name: y}]", "is there twice"),
+        ("topics: [{name: x, name: y}]", "appears twice"),
         ("delete: {topics: [{name: shop.orders}]}", "delete is unknown"),
         ("topic: []", "did you mean topics?"),
         ("topics: {}", "topics must be a list"),

@@ -162,7 +162,7 @@ def test_what_has_no_room_says_so_and_the_way_out(book):
     for name in ("shop.more$one", "shop.more$two"):
         reason = unassigned_reason(book.state, name, (), few)
         assert reason == (
-            "no node has room: nodes: 2, each with as many tasks as it may have (1); start more "
+            "no node has room: nodes: 2, each with its maximum of tasks (1); start more "
             "nodes, or raise consumers.balancer.tasks_per_node_max"
         )
     # What is drained has no room either; what is there has it.

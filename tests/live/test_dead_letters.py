@@ -71,7 +71,7 @@ def test_refused_messages_survive_a_kill_as_letters_and_are_delivered_when_asked
     hermes("dlq", "expire", *WHICH, letters[0]["id"], management=management)
 
     said = hermes("dlq", "redrive", *WHICH, "--all", management=management)
-    assert "re-drives 3 dead letters" in said
+    assert "re-driving 3 dead letters" in said
 
     def progress():
         text = hermes("dlq", "progress", *WHICH, "--json", management=management)

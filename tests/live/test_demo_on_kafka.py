@@ -55,7 +55,7 @@ def test_nothing_is_missing_by_both_verdicts_and_nothing_stays_behind(tmp_path, 
         env=environment,
         check=False,
     )
-    assert "CLEAN: All that was acknowledged is stored: 2,000 messages" in done.stdout
+    assert "CLEAN: All acknowledged messages are stored: 2,000 messages" in done.stdout
     assert "Nothing is lost" in (report / "report.html").read_text()
     assert done.stdout.splitlines()[-1:] == ["missing 0"], done.stdout + done.stderr
     assert done.returncode == 0

@@ -217,7 +217,7 @@ def test_the_command_moves_a_subscription_in_all_datacentres(start, shop, http, 
     assert code == 0, said
     assert {line.split()[0] for line in said.splitlines()[1:-1]} == {"dc1", "dc2"}
     wait_until(lambda: sorted(taken(file)) == [0, 0, 1, 1, 2, 2], "each message once more")
-    wait_until(lambda: hermes("lag", *names, *server)[1].endswith("in all: 0\n"), "no lag")
+    wait_until(lambda: hermes("lag", *names, *server)[1].endswith("total: 0\n"), "no lag")
     code, said = hermes("why", *names, *server)
     assert code == 0
     assert "subscription sink of shop.orders is ACTIVE" in said

@@ -138,7 +138,7 @@ def test_a_variable_is_put_in_and_else_its_default():
     ],
 )
 def test_what_the_launcher_does_not_know_is_an_error_that_names_it(tree, place, named):
-    with pytest.raises(LaunchFailed, match=f"^{place}: .*{named}.* knows no more of Compose"):
+    with pytest.raises(LaunchFailed, match=f"^{place}: .*{named}.* supports only what"):
         composefile.parse(tree, {})
 
 
@@ -167,7 +167,7 @@ def test_a_file_that_is_not_there_or_not_yaml_is_one_sentence(tmp_path):
         composefile.read(wrong, {})
     wrong.write_text("services: {}")
     (tmp_path / ".env").write_text("A=1")
-    with pytest.raises(LaunchFailed, match=r"\.env: is not read"):
+    with pytest.raises(LaunchFailed, match=r"\.env: Compose would read"):
         composefile.read(wrong, {})
 
 

@@ -100,7 +100,7 @@ def test_up_status_logs_and_down_work_each_from_a_shell_of_its_own(file, tmp_pat
 
         again = hermes(*up)
         assert (again.returncode, again.stderr) == (0, "")
-        assert "runs already, so all is up: node\n" in again.stdout
+        assert "already running, so everything is up: node\n" in again.stdout
         assert f"\nexport HERMES_PUBLISH_URL=http://{address}:8080\n" in again.stdout
         report = json.loads(hermes(*up, "--output", "json").stdout)
         assert (report["started"], report["alreadyRunning"]) == ([], ["node"])
@@ -116,7 +116,7 @@ def test_up_status_logs_and_down_work_each_from_a_shell_of_its_own(file, tmp_pat
         assert not (tmp_path / "data2").exists()
     finally:
         down = hermes("down", "--data", data)
-    assert (down.returncode, down.stdout) == (0, "ended: node\n"), down.stderr
+    assert (down.returncode, down.stdout) == (0, "stopped: node\n"), down.stderr
     # Where nobody waits for orphans, what is left of one has its id still.
     with contextlib.suppress(ProcessLookupError):
         assert not ProcessId.of(row["pid"]).is_running
@@ -226,7 +226,7 @@ def test_up_starts_all_that_does_not_run_and_leaves_the_rest_as_it_is(shell, tmp
     shell.kill("base")
     done = shell("up")
     assert done.returncode == 0, done.stderr
-    assert "runs already: left\n" in done.stdout
+    assert "already running: left\n" in done.stdout
     assert done.stdout.index("base: healthy") < done.stdout.index("right: starts")
     after = shell.rows()
     assert {row["condition"] for row in after.values()} == {"healthy"}
@@ -242,7 +242,7 @@ def test_up_starts_all_that_does_not_run_and_leaves_the_rest_as_it_is(shell, tmp
         assert f"runs from {shell.data} with --file {shell.file} --network " in refused.stderr
     assert hermes("up", "left", "--data", str(shell.data)).returncode == 0
     down = shell("down")
-    assert sorted(down.stdout.removeprefix("ended: ").strip().split(", ")) == [
+    assert sorted(down.stdout.removeprefix("stopped: ").strip().split(", ")) == [
         *("base", "left", "right")
     ]
 
@@ -295,6 +295,6 @@ def test_what_runs_is_ended_though_the_state_is_damaged(shell):
         assert done.returncode == 1
         assert done.stderr.startswith(f"hermes: {state} is damaged (")
     assert process.is_running
-    assert shell("down").stdout == "ended: base\n"
+    assert shell("down").stdout == "stopped: base\n"
     assert not process.is_running
     assert not state.exists()

@@ -107,8 +107,8 @@ def test_a_failed_fetch_is_one_sentence_and_leaves_nothing_half_done(kafka, envi
         kafka.folder(environment)
     assert failure.value.message == (
         "Maven could not fetch Kafka's jars: exit code 1, Could not resolve "
-        "org.apache.kafka:kafka_2.13; check the network and Maven's settings, or let "
-        "LOCAL_KAFKA_JARS name a folder that has the jars"
+        "org.apache.kafka:kafka_2.13; check the network and Maven's settings, or set "
+        "LOCAL_KAFKA_JARS to a folder that has the jars"
     )
     folder = kafka.cache_folder(environment)
     assert [path.name for path in folder.parent.iterdir()] == [f"{folder.name}.lock"]

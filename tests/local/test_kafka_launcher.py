@@ -170,7 +170,7 @@ async def test_the_command_starts_shows_and_ends_a_cluster_that_outlives_it(shel
     code, output, errors = shell("up", "--port", "1", "--brokers", "3")
     assert (code, output) == (1, "")
     assert errors == (
-        f"hermes: it already runs, with 1 broker and port {port}; end it first: "
+        f"hermes: it is already running, with 1 broker and port {port}; end it first: "
         f"hermes kafka down --name dc1 --data {shell.home}/hermes_actors/kafka\n"
     )
 
@@ -203,8 +203,8 @@ def test_the_command_refuses_in_one_line(shell, tmp_path):
         1,
         "",
         (
-            f"hermes: there is no cluster dc7 in {base}; `hermes kafka status` lists those "
-            "there, and --data names another folder\n"
+            f"hermes: there is no cluster dc7 in {base}; `hermes kafka status` lists "
+            "the clusters there, and --data selects another folder\n"
         ),
     )
     assert shell("up", "--name", "../x") == (
@@ -223,8 +223,8 @@ def test_the_command_refuses_in_one_line(shell, tmp_path):
     assert (code, errors) == (
         1,
         (
-            f"hermes: broker-1: port {port} of 127.0.0.1 is taken by another process; end that "
-            "one, or choose another port or --network\n"
+            f"hermes: broker-1: port {port} of 127.0.0.1 is in use by another process; stop it, "
+            "or choose another port or --network\n"
         ),
     )
 

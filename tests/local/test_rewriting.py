@@ -16,8 +16,8 @@ def test_addresses_are_stable_by_order():
 @pytest.mark.parametrize(
     ("network", "message"),
     [
-        ("10.0.0.0/24", "not a part of 127"),
-        ("127.0.0.0/24", "not a part of 127.0.0.0/8, .* without 127.0.0.1"),
+        ("10.0.0.0/24", "not within 127"),
+        ("127.0.0.0/24", "not within 127.0.0.0/8 .* contains 127.0.0.1"),
         ("127.0.1.0/31", "too small"),
         ("127.0.1.7/24", "host bits"),
         ("x", "--network"),

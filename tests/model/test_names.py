@@ -107,13 +107,13 @@ def test_a_group_may_be_called_what_the_operator_and_kafka_allow(text: str, patt
         ("com_shop!", "[a-z_]+", "must match"),
         ("sh/op", ".*", "as topics of Kafka do"),
         ("żółw", ".*", "as topics of Kafka do"),
-        (".", DEFAULT, "dots alone"),
-        ("..", DEFAULT, "dots alone"),
-        ("...", DEFAULT, "dots alone"),
-        ("a" * (GROUP_CHARACTERS_MAX + 1), DEFAULT, "199 characters; the most is 198"),
-        ("a" * 1_000, DEFAULT, "1000 characters; the most is 198"),
-        ("_hermes", ".*", "the broker's own"),
-        ("_hermes.dlq", ".*", "the broker's own"),
+        (".", DEFAULT, "dots only"),
+        ("..", DEFAULT, "dots only"),
+        ("...", DEFAULT, "dots only"),
+        ("a" * (GROUP_CHARACTERS_MAX + 1), DEFAULT, "199 characters; the maximum is 198"),
+        ("a" * 1_000, DEFAULT, "1000 characters; the maximum is 198"),
+        ("_hermes", ".*", "belongs to the broker"),
+        ("_hermes.dlq", ".*", "belongs to the broker"),
     ],
 )
 def test_any_other_group_is_refused_with_its_reason(text: str, pattern: str, reason: str) -> None:
@@ -140,9 +140,9 @@ def test_whatever_is_allowed_fits_into_the_logs_names(group: str, topic: str, na
 @pytest.mark.parametrize(
     ("topic", "name", "reason"),
     [
-        ("shop.orders", ".", "dots alone"),
-        ("shop.orders", "..", "dots alone"),
-        ("shop.orders", "a" * 230, "has 242 characters, and the most is 241"),
+        ("shop.orders", ".", "dots only"),
+        ("shop.orders", "..", "dots only"),
+        ("shop.orders", "a" * 230, "has 242 characters, and the maximum is 241"),
         ("shop.orders", "_" * 120, "(each _ counts twice) has 252 characters"),
         ("shop.orders", "a" * 229, ""),
     ],

@@ -51,13 +51,14 @@ class ByName:
 
     def __init__(self) -> None:
         self.asked = 0
+        self.expires_after = 1_000
 
     async def identify(self, credentials: Credentials) -> Account | None:
         self.asked += 1
         await anyio.sleep(0.01)
         if credentials.scheme != "name":
             return None
-        if credentials.parameter == "bad":
+        if credentials.parameter == "bad" or self.asked > self.expires_after:
             raise BadCredentials("bad")
         if credentials.parameter == "away":
             raise Unavailable("the directory is away")

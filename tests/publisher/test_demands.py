@@ -114,7 +114,10 @@ async def test_a_replay_for_one_subscription_says_so_in_the_record(replaying) ->
         ({"hermes_replay_id": "%ff"}, "not percent-encoded UTF-8"),
         ({"hermes_replay_id": "a" * 256}, "1 to 255 printable characters"),
         ({"hermes_replay_for": "billing"}, "goes with Hermes-Replay-Id"),
-        ({"hermes_replay_id": "a", "hermes_replay_for": "a b"}, "no subscription is called so"),
+        (
+            {"hermes_replay_id": "a", "hermes_replay_for": "a b"},
+            "this is not a subscription's name",
+        ),
         ({"hermes_replay_id": "a", "idempotency_key": "k"}, "exclude each other"),
     ],
 )
@@ -174,7 +177,7 @@ async def test_a_structured_event_is_stored_as_its_data(world, autojump_clock) -
         (b"{}", {**CE_HEADERS, "ce_type": ""}, "'type'"),
         (b"{}", {"content_type": "application/cloudevents+json"}, "'specversion' is missing"),
         (b"[]", {"content_type": "application/cloudevents-batch+json"}, "/batch"),
-        (b"?", {"content_type": "application/cloudevents+json"}, "is an object"),
+        (b"?", {"content_type": "application/cloudevents+json"}, "must be an object"),
     ],
 )
 async def test_what_is_no_event_is_400_naming_the_attribute(world, body, headers, text) -> None:

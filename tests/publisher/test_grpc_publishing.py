@@ -196,7 +196,7 @@ def test_too_many_waiting_messages_are_unavailable_as_over_http(open_world):
     run(main)
 
 
-def test_publishers_are_identified_by_metadata_and_again_after_a_while(open_world):
+def test_publishers_are_identified_by_metadata_and_again_after_a_while(open_world, monkeypatch):
     guarded = {"auth": PublishingAuth(enabled=True, publishers=["shop"])}
     by_name = ByName()
     security = {"authenticator": Authenticator([by_name])}
@@ -224,6 +224,12 @@ def test_publishers_are_identified_by_metadata_and_again_after_a_while(open_worl
             asked = by_name.asked
             await scene.stream(*[frame(message())] * 5, metadata=shop)
             assert by_name.asked == asked + 1
+
+            monkeypatch.setattr("hermes_actors.publisher.edges.grpc.frames._AGAIN_S", 0.0)
+            by_name.expires_after = by_name.asked + 2
+            frames = [frame(message(), sequence=each) for each in range(5)]
+            found = await scene.stream(*frames, metadata=shop)
+            assert [found[each][0].http_status for each in range(5)] == [201, 201, 401, 401, 401]
 
     run(main)
 

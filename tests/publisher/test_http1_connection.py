@@ -282,8 +282,8 @@ async def test_the_log_is_told_of_refused_heads_once_a_minute(
         world.tick()
         world.connect().send(many)
     first, second = [record.getMessage() for record in caplog.records]
-    assert "more heads" not in first
-    assert second.endswith("; 2 more heads were refused since this was said last")
+    assert "more were refused" not in first
+    assert second.endswith("; 2 more were refused since the last such line")
 
 
 async def test_a_request_that_is_on_its_way_when_the_listener_ends_is_answered(

@@ -43,7 +43,7 @@ def test_short_and_young_collections_set_nothing_aside() -> None:
     with long_lived_set_aside(lambda: 0.0):
         gc.collect()
         gc.collect(1)
-    assert gc.get_freeze_count() == before
+    assert gc.get_freeze_count() <= before
 
 
 def test_the_collector_is_as_before_after_the_block() -> None:

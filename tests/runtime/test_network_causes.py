@@ -38,7 +38,7 @@ def behind(error: BaseException) -> Exception:
             "(self-signed certificate): name the file of the authority that signed it in consumers",
         ),
         (untrusted(10, "certificate has expired"), "it has to be renewed"),
-        (untrusted(62, "Hostname mismatch"), "use a name that stands in the certificate"),
+        (untrusted(62, "Hostname mismatch"), "use a name from the certificate"),
         (failure("TLSV13_ALERT_CERTIFICATE_REQUIRED"), "see consumers.tls.certificate_file"),
         (failure("TLSV1_ALERT_PROTOCOL_VERSION"), "1.2 or newer"),
         (failure("UNEXPECTED_EOF_WHILE_READING"), "while TLS began"),

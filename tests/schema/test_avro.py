@@ -279,7 +279,7 @@ def test_what_is_no_schema_of_messages_is_told_so(text: str) -> None:
     with pytest.raises(Refused) as caught:
         avro_schema(text)
     assert caught.value.code is ErrorCode.FORMAT_ERROR
-    assert caught.value.message.startswith("The schema is no Avro schema: ")
+    assert caught.value.message.startswith("The schema is not an Avro schema: ")
 
 
 def test_a_record_may_hold_itself_where_it_can_end() -> None:

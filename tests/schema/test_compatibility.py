@@ -80,11 +80,11 @@ def test_only_so_many_reasons_are_told():
     ],
 )
 def test_what_is_no_avro_schema_is_refused_with_the_reason(text):
-    with pytest.raises(Refused, match=r"^The schema is no Avro schema: .") as refused:
+    with pytest.raises(Refused, match=r"^The schema is not an Avro schema: .") as refused:
         require_avro(text)
     assert refused.value.code is ErrorCode.FORMAT_ERROR
     assert len(refused.value.message) < 300
-    assert why_unreadable(text, '"int"').startswith("this cannot be told: ")
+    assert why_unreadable(text, '"int"').startswith("this cannot be determined: ")
 
 
 def test_names_with_dots_are_full_names():

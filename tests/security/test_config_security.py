@@ -53,7 +53,10 @@ enabled = true
         (JWT, None),
         (JWT.replace('["hermes"]', "[]"), "security.jwt.audiences: is empty"),
         (JWT.replace("https://id.example.com", ""), "security.jwt.issuer: is empty"),
-        (JWT + 'jwks_url = "https://id.example.com"', "security.jwt.jwks_url: goes without"),
+        (
+            JWT + 'jwks_url = "https://id.example.com"',
+            "security.jwt.jwks_url: cannot be combined with",
+        ),
         (JWT + 'algorithms = ["none"]', "security.jwt.algorithms: 'none' is not one of"),
         (JWT + 'algorithms = ["RS256", "HS256"]', "security.jwt.algorithms: mixes"),
         (JWT + 'algorithms = ["HS256"]', None),

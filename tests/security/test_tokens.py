@@ -116,14 +116,14 @@ def test_claims_are_found_by_name_or_by_path(signer):
 def test_a_signature_of_another_key_is_refused(signer):
     other = rsa.generate_private_key(public_exponent=65_537, key_size=2_048)
     forged = jwt.encode(signer.claims(), other, algorithm="RS256", headers={"kid": "rsa"})
-    with pytest.raises(BadCredentials, match="signature"):
+    with pytest.raises(BadCredentials, match="not signed"):
         account_of(signer, forged)
 
 
 def test_a_changed_payload_is_refused(signer):
     head, _, signature = signer.token().split(".")
     payload = base64url(json.dumps(signer.claims(sub="admin")).encode())
-    with pytest.raises(BadCredentials, match="signature"):
+    with pytest.raises(BadCredentials, match="not signed"):
         account_of(signer, f"{head}.{payload}.{signature}")
 
 
@@ -182,7 +182,7 @@ def test_a_time_that_no_clock_shows_is_refused_by_its_name(signer, name, value):
     "value", ["1e999", "NaN", "Infinity", "9" * 5_000, "[" * 3_000 + "]" * 3_000, '"\\ud800"', ""]
 )
 def test_a_payload_that_is_no_json_is_refused(signer, value):
-    with pytest.raises(BadCredentials, match=r"cannot be read|is not a number|does not hold"):
+    with pytest.raises(BadCredentials, match=r"cannot be read|is not a number|is not valid"):
         account_of(signer, signer.token_of(signer.payload_with("exp", value)))
 
 

@@ -50,8 +50,8 @@ def test_the_trace_shows_every_event() -> None:
     ("arguments", "why"),
     [
         (["--seeds", "many"], "is not a seed or a range"),
-        (["--seeds", "9:3"], "holds no seed"),
-        (["--seeds", "-4:-1"], "holds no seed"),
+        (["--seeds", "9:3"], "is an empty range"),
+        (["--seeds", "-4:-1"], "is an empty range"),
         (["--mutant", "no-such"], "there is no mutant no-such"),
     ],
 )

@@ -51,7 +51,7 @@ def test_a_line_that_says_too_little_ends_the_run(spark, tmp_path, name, content
 
 
 def test_a_list_that_would_be_passed_over_is_refused(spark, tmp_path):
-    with pytest.raises(UsageWrong, match="call it otherwise"):
+    with pytest.raises(UsageWrong, match="rename it"):
         rows_of(spark, tmp_path, **{"_sent.ndjson": b""})
     with pytest.raises(UsageWrong, match="has no column topic"):
         rows_of(spark, tmp_path, **{"plain.csv": b"t.a,a\nt.a,b\n"})

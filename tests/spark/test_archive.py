@@ -164,7 +164,7 @@ def test_what_is_taken_between_snapshot_and_reading_ends_the_run_and_leaves_what
     with (
         open_archive(folder, 0) as archive,
         pytest.raises(
-            SourceFailed, match=r"^dc1: shop\.orders/0: retention has taken offsets 8 to 11 since"
+            SourceFailed, match=r"^dc1: shop\.orders/0: retention has removed offsets 8 to 11 since"
         ),
     ):
         append(
@@ -318,10 +318,14 @@ def test_the_command_says_what_is_wrong_in_one_line(tmp_path, capsys):
         (("show", tmp_path), 1, "there is no archive in"),
         (("compact", tmp_path), 1, "there is no archive in"),
         (("expire", tmp_path, "--keep", "1d"), 1, "there is no archive in"),
-        (("expire", tmp_path, "--keep", "soon"), 2, "expected a length of time such as 90d"),
+        (("expire", tmp_path, "--keep", "soon"), 2, "expected a duration such as 90d"),
         (("append", tmp_path / "a", "--dc", dc, "--topic", "shop.x"), 2, "--topic shop.x: no data"),
         (("append", tmp_path / "a"), 2, "no datacentre is named"),
-        (("append", tmp_path / "a", "--dc", dc, "--snapshot", "s"), 2, "--snapshot says which"),
+        (
+            ("append", tmp_path / "a", "--dc", dc, "--snapshot", "s"),
+            2,
+            "--snapshot has the datacentres",
+        ),
     ):
         assert hermes(*arguments) == code
         assert said in capsys.readouterr().err

@@ -252,7 +252,7 @@ def test_two_runs_at_once_refuse_and_a_killed_one_leaves_no_lock(tmp_path):
     )
     with other:
         assert other.stdout.readline() == "ready\n"
-        said = rf"changed by process {other.pid} of \S+ since 1970-01-01T00:00:00"
+        said = rf"in use by process {other.pid} of \S+ since 1970-01-01T00:00:00"
         with pytest.raises(LaunchFailed, match=said), open_archive(tmp_path, 1):
             pass
         other.kill()
@@ -281,12 +281,12 @@ def test_records_without_a_manifest_are_not_archived_again(tmp_path):
         (
             INTENT,
             b'{"version": 1, "moves": [], "manifest": {"version": 1, "sequence": 7}}',
-            "_intent.json is of commit 7, but _manifest.json of 0",
+            "_intent.json belongs to commit 7, but _manifest.json to 0",
         ),
         (
             INTENT,
             MISSING,
-            "a is missing, which a run that was interrupted had written",
+            "a is missing, which an interrupted run had written",
         ),
     ],
 )

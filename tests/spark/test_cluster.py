@@ -136,6 +136,6 @@ def test_a_job_runs_on_a_cluster_that_has_our_code_from_the_wheel_alone(
         *(python, wheel, main, "reconcile", "--snapshot", str(file), "--output", str(report)),
         *("--acknowledged", f"shop.orders={ids}"),
     ).splitlines()
-    assert "CLEAN: All that was acknowledged is stored: 300 messages" in said
+    assert "CLEAN: All acknowledged messages are stored: 300 messages" in said
     assert any(line.endswith("1 message in more than one copy (again 1)") for line in said)
     assert "Nothing is lost" in (report / "report.html").read_text()

@@ -13,7 +13,7 @@ with consumer group spark-kafka-relation-b6c87ad2-executor.
 """
 KAFKA_SAID = (
     "ns_shop.orders-0: Kafka no longer holds all of the offsets 0 to 19 that the snapshot names; "
-    "take a new one, and read what is gone from the archive"
+    "take a new one, and read the removed records from the archive"
 )
 
 

@@ -224,7 +224,7 @@ def test_what_cannot_be_known_is_said_of_subscriptions_without_a_journal_only():
     assert [line.partition(":")[0] for line in said] == [
         "publish to store",
         "a.x$two",
-        "hedges that were sent and stored nothing",
+        "hedges that stored nothing",
     ]
     assert list(not_known([], [], [])) == []
 

@@ -116,7 +116,7 @@ def test_a_list_can_be_a_topic_of_the_logs(spark, tmp_path):
     result = reconcile(spark, snapshot, lists, tmp_path / "out", ["shop.orders"], say=silent)
     assert [each.topic for each in result.topics] == ["shop.orders"]
     assert result.verdict is Verdict.CLEAN
-    assert result.reasons() == ["All that was acknowledged is stored: 1 message"]
+    assert result.reasons() == ["All acknowledged messages are stored: 1 message"]
 
 
 @pytest.mark.parametrize(
@@ -147,7 +147,7 @@ def test_the_command_writes_report_and_tables_and_ends_with_the_verdict(
 
     assert ended("--acknowledged", "shop.orders=sent.txt") == 0
     said = capsys.readouterr().out
-    assert "CLEAN: All that was acknowledged is stored: 2 messages" in said
+    assert "CLEAN: All acknowledged messages are stored: 2 messages" in said
     assert "report: out/report.html" in said
     assert "Nothing is lost" in (tmp_path / "out" / "report.html").read_text()
     assert json.loads((tmp_path / "out" / "result.json").read_bytes())["verdict"] == "clean"

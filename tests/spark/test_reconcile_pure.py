@@ -180,7 +180,7 @@ STORED = Combination("shop.orders", Fact.ACKNOWLEDGED | place(0, LOCAL), 1, 5)
 @pytest.mark.parametrize(
     ("found", "verdict", "reason"),
     [
-        (result(STORED), Verdict.CLEAN, "All that was acknowledged is stored: 5 messages"),
+        (result(STORED), Verdict.CLEAN, "All acknowledged messages are stored: 5 messages"),
         (
             result(STORED, Combination("shop.orders", Fact.ACKNOWLEDGED | EXPECTED, 0, 2)),
             Verdict.LOST,
@@ -189,19 +189,19 @@ STORED = Combination("shop.orders", Fact.ACKNOWLEDGED | place(0, LOCAL), 1, 5)
         (
             result(STORED, Combination("shop.orders", Fact.KEPT, 0, 1)),
             Verdict.UNKNOWN,
-            "1 message is kept in a node's spool (202) and in no log yet, or lost there",
+            "1 message is in a node's spool (202) and in no log yet, or lost from the spool",
         ),
         (
             result(STORED, Combination("shop.bills", place(1, LOCAL), 1, 3)),
             Verdict.UNKNOWN,
-            "Of 1 topic no list says what was acknowledged: shop.bills",
+            "Of 1 topic no list has the acknowledged messages: shop.bills",
         ),
         (
             result(has_lists=False),
             Verdict.UNKNOWN,
             (
-                "No list of acknowledged messages was given, so what is stored nowhere cannot be "
-                "known; give --acknowledged"
+                "No list of acknowledged messages was given, so messages that are stored nowhere "
+                "cannot be found; give --acknowledged"
             ),
         ),
     ],
@@ -217,7 +217,7 @@ def test_a_log_that_lost_its_end_is_a_loss():
     found = result(STORED, subscriptions=late)
     assert found.verdict is Verdict.LOST
     assert found.reasons() == [
-        "4 messages are settled by a subscription and in no log: that log has lost its end"
+        "4 messages are settled by a subscription but in no log: the log has lost its end"
     ]
     assert [(each.records, each.unknown) for each in late[0].datacentres] == [(10, 0), (10, 10)]
 

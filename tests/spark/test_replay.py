@@ -126,9 +126,9 @@ def test_any_id_comes_back_from_its_header(message_id):
 @pytest.mark.parametrize(
     ("record", "why"),
     [
-        (to_record(Message("1", b"", 5, b"a\nb")), "its Partition-Key holds bytes"),
-        (to_record(Message("1", b"", 5, b" a")), "its Partition-Key holds bytes"),
-        (to_record(Message("1", b"", 5, None, (("a b", "c"),))), "a name that HTTP does not allow"),
+        (to_record(Message("1", b"", 5, b"a\nb")), "its Partition-Key contains bytes"),
+        (to_record(Message("1", b"", 5, b" a")), "its Partition-Key contains bytes"),
+        (to_record(Message("1", b"", 5, None, (("a b", "c"),))), "is not an HTTP header name"),
         (Record(None, b'{"_w":true,"metadata":7}', (), 5), "cannot be decoded"),
     ],
 )
@@ -353,7 +353,7 @@ class TasksKept:
         return json.dumps([view]).encode()
 
 
-@pytest.mark.parametrize(("task_id", "said"), [("v", "job of your own"), ("x", "no such task")])
+@pytest.mark.parametrize(("task_id", "said"), [("v", "your own job"), ("x", "no such task")])
 def test_a_task_that_cannot_be_carried_out_is_named(task_id, said):
     with pytest.raises(UsageWrong, match=said):
         task_of(TasksKept(), task_id)
@@ -362,15 +362,15 @@ def test_a_task_that_cannot_be_carried_out_is_named(task_id, said):
 def test_a_subscription_that_the_report_does_not_know_is_told(tmp_path, capsys):
     Snapshot(0, {}).save(tmp_path / "snapshot.json")
     _look_for("shop.orders$biling", tmp_path)
-    assert "knows nothing of a subscription shop.orders$biling" in capsys.readouterr().err
+    assert "has no subscription shop.orders$biling" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
-        ([], "name the archive that holds it: --archive"),
+        ([], "give the archive that has them: --archive"),
         (["--task", "x"], "give only --archive with it"),
-        (["--ids", "ids.txt"], "--ids needs the one topic"),
+        (["--ids", "ids.txt"], "--ids needs the topic"),
         (["--subscription", "shop.orders$a", "--topic", "shop.bills"], "leave out --topic"),
     ],
 )

@@ -35,7 +35,7 @@ def test_a_snapshot_is_read_as_it_was_written(tmp_path):
 
 def test_what_is_no_snapshot_is_named(tmp_path):
     (tmp_path / "a.json").write_text('{"taken_at_ms": 1}')
-    with pytest.raises(LaunchFailed, match=r"a\.json is no snapshot: .*`datacentres`.*take one"):
+    with pytest.raises(LaunchFailed, match=r"a\.json is not a snapshot: .*`datacentres`.*take one"):
         load_snapshot(tmp_path / "a.json")
 
 

@@ -196,7 +196,7 @@ def test_what_retention_took_since_the_snapshot_is_a_failure_that_says_so(
         store.begin()
         store.connection.execute("UPDATE partition SET start = 400")
         store.commit()
-    with pytest.raises(Exception, match=r"shop\.bills/0: retention has taken offsets 0 to 399"):
+    with pytest.raises(Exception, match=r"shop\.bills/0: retention has removed offsets 0 to 399"):
         stored(spark, embedded, topics=["shop.bills"]).collect()
 
 

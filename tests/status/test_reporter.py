@@ -144,11 +144,11 @@ async def test_a_reporter_that_is_restarted_goes_on_with_the_sequence(autojump_c
 async def test_the_loops_lag_and_what_an_operator_should_know_are_told(autojump_clock, world):
     world.start()
     await trio.sleep(0.5)
-    world.lag_ms, world.standstill = 312.5, "it stood still once"
+    world.lag_ms, world.standstill = 312.5, "it stalled once"
     await trio.sleep(1)
     headers = [each.header for each in await world.statuses()]
     assert [each.loop_lag_ms for each in headers] == [0.0, 312.5]
-    assert [each.notices for each in headers] == [(), ("event loop: it stood still once",)]
+    assert [each.notices for each in headers] == [(), ("event loop: it stalled once",)]
 
 
 async def test_no_turn_of_the_thread_makes_more_than_a_few_entries(autojump_clock, world):

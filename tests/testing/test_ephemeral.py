@@ -45,6 +45,15 @@ def test_it_ends_and_its_data_is_gone(command, end, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+def test_it_ends_also_while_it_starts(tmp_path):
+    environment = os.environ | {"TMPDIR": str(tmp_path)}
+    ended = subprocess.run(
+        DEV, input="", capture_output=True, text=True, env=environment, check=False
+    )
+    assert (ended.returncode, ended.stdout, list(tmp_path.iterdir())) == (0, "", [])
+    assert "its stdin is closed" in ended.stderr
+
+
 def test_it_does_not_keep_data(tmp_path):
     refused = subprocess.run(
         [*DEV, "--data", str(tmp_path)], capture_output=True, text=True, check=False

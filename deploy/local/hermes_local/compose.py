@@ -129,13 +129,16 @@ class Topology(Group):
     def _plan(self, name: str, spec: ServiceSpec) -> Plan:
         place = f"services.{name}"
         if spec.command is not None:
-            raise LaunchFailed(f"{place}.command: is not run here, but only the image's own")
+            raise LaunchFailed(
+                f"{place}.command: is not supported; only the image's own command runs here"
+            )
         rewriting = self._rewriting(name, spec)
         environment = {key: rewriting.text(text) for key, text in spec.environment.items()}
         check = tuple(map(rewriting.text, spec.healthcheck.test[1:])) if spec.healthcheck else ()
         if check and check[0] not in CHECKS:
             raise LaunchFailed(
-                f"{place}.healthcheck.test: '{check[0]}' is not known to this launcher; known are "
+                f"{place}.healthcheck.test: '{check[0]}' is not supported by this launcher; "
+                "supported are "
                 f"{', '.join(CHECKS)}"
             )
         address = self.addresses[name]
@@ -153,7 +156,7 @@ class Topology(Group):
                 raise LaunchFailed(f"{place}.environment.CLUSTER_ID: is missing")
         else:
             raise LaunchFailed(
-                f"{place}.image: '{spec.image}' is not known to this launcher; it runs "
+                f"{place}.image: '{spec.image}' is not supported by this launcher; it runs "
                 f"{NODE_IMAGE}… and {KAFKA_IMAGE}…, and skips {', '.join(SKIPPED_IMAGES)}"
             )
         return Plan(

@@ -28,7 +28,7 @@ DataOption = Annotated[
     Path, typer.Option("--data", metavar="DIR", help="Volumes, logs, configuration and state.")
 ]
 NamesArgument = Annotated[
-    list[str] | None, typer.Argument(metavar="SERVICE…", help="Only these; default: all.")
+    list[str] | None, typer.Argument(metavar="SERVICE…", help="Only these services. Default: all.")
 ]
 
 
@@ -40,15 +40,21 @@ def up(
     file: Annotated[
         Path | None,
         typer.Option(
-            "--file", "-f", metavar="FILE", help="Default: as before, or deploy/compose.yaml."
+            "--file",
+            "-f",
+            metavar="FILE",
+            help="Default: that of the last start, or deploy/compose.yaml.",
         ),
     ] = None,
     data: DataOption = DATA_DEFAULT,
     network: Annotated[
-        str | None, typer.Option(metavar="CIDR", help=f"Default: as before, or {NETWORK_DEFAULT}.")
+        str | None,
+        typer.Option(
+            metavar="CIDR", help=f"Default: that of the last start, or {NETWORK_DEFAULT}."
+        ),
     ] = None,
     timeout_s: Annotated[
-        float, typer.Option("--timeout", metavar="S", help="Time for all to become healthy.")
+        float, typer.Option("--timeout", metavar="S", help="Maximum wait until all are healthy.")
     ] = START_TIMEOUT_S,
     output: OutputOption = Output.TABLE,
 ) -> None:
@@ -74,8 +80,8 @@ def up(
         kept = [name for name, each in topology.services.items() if each.is_running]
         all_are_up = len(kept) == len(topology.services)
         if kept:
-            so = ", so all is up" if all_are_up else ""
-            say(f"runs already{so}: {', '.join(kept)}")
+            so = ", so everything is up" if all_are_up else ""
+            say(f"already running{so}: {', '.join(kept)}")
         if not all_are_up:
             say(f"not applied to plain processes: {', '.join(topology.not_applied)}")
             topology.start(timeout_s)
@@ -98,7 +104,10 @@ def up(
             print(f"{name}: what Compose publishes at {outside} is here at http://{here}")
     print(f"logs and data: {topology.folder}")
     if urls:
-        print("next, so that `hermes topic list`, `hermes publish` and the rest find it:")
+        print(
+            "then run this, so that `hermes topic list`, `hermes publish` and the other "
+            "commands find it:"
+        )
     for variable, url in urls.items():
         print(f"export {variable}={url}")
 
@@ -110,7 +119,7 @@ def down(
         bool, typer.Option("--volumes", "-v", help="Also remove stored data.")
     ] = False,
 ) -> None:
-    """Drain and end everything that `hermes compose up` started; stored data is kept."""
+    """Drain and stop everything that `hermes compose up` started; stored data is kept."""
     with locked(lock_of(data)):
         services, _ = found(data, f"{SERVICES}/*", read_state)
         killed = stop_all(services)
@@ -119,7 +128,7 @@ def down(
             remove(data / "volumes")
             remove(data / SERVICES)
             remove_empty([data])
-    print(f"ended: {', '.join(services)}" if services else f"nothing is up from {data}")
+    print(f"stopped: {', '.join(services)}" if services else f"nothing is up from {data}")
     if killed:
         raise LaunchFailed(f"killed after their grace period: {', '.join(killed)}")
 

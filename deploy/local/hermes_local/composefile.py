@@ -97,8 +97,8 @@ def read(path: Path, variables: Mapping[str, str]) -> dict[str, ServiceSpec]:
         raise LaunchFailed(f"{path}: not valid YAML: {' '.join(str(error).split())}") from error
     if (path.parent / ".env").exists():
         raise LaunchFailed(
-            f"{path.parent / '.env'}: is not read by this launcher, but by Compose; "
-            "export its variables, and put it away"
+            f"{path.parent / '.env'}: Compose would read this file, this launcher does not; "
+            "export its variables, and move it away"
         )
     return parse(tree, variables)
 
@@ -116,7 +116,7 @@ def parse(tree: Any, variables: Mapping[str, str]) -> dict[str, ServiceSpec]:
     for name, spec in services.items():
         place = f"services.{name}"
         if spec.healthcheck is not None and spec.healthcheck.test[0] != "CMD":
-            raise LaunchFailed(f"{place}.healthcheck.test: only the form [CMD, …] is known here")
+            raise LaunchFailed(f"{place}.healthcheck.test: only the form [CMD, …] is supported")
         for source, _ in spec.mounts:
             if not source.startswith((".", "/")) and source not in top.volumes:
                 raise LaunchFailed(f"{place}.volumes: '{source}' is not named under volumes")
@@ -129,14 +129,14 @@ def in_order(services: Mapping[str, ServiceSpec], wanted: Iterable[str]) -> list
     left = [*wanted]
     for name in left:
         if name not in services:
-            raise LaunchFailed(f"there is no service '{name}'; there are {', '.join(services)}")
+            raise LaunchFailed(f"there is no service '{name}'; known are {', '.join(services)}")
         needs[name] = services[name].depends_on
         left += [each for each in needs[name] if each not in needs]
     try:
         return [*TopologicalSorter(needs).static_order()]
     except CycleError as error:
         circle = " → ".join(reversed(error.args[1]))
-        raise LaunchFailed(f"depends_on: goes in a circle: {circle}") from error
+        raise LaunchFailed(f"depends_on: has a cycle: {circle}") from error
 
 
 def _converted(tree: Any, kind: type[_Kind], place: str) -> _Kind:
@@ -144,8 +144,8 @@ def _converted(tree: Any, kind: type[_Kind], place: str) -> _Kind:
         return msgspec.convert(tree, kind)
     except msgspec.ValidationError as error:
         raise LaunchFailed(
-            f"{place}: {error}; this launcher knows no more of Compose than deploy/compose.yaml "
-            "uses"
+            f"{place}: {error}; this launcher supports only what deploy/compose.yaml uses of "
+            "Compose"
         ) from error
 
 
@@ -161,6 +161,6 @@ def _filled(value: Any, variables: Mapping[str, str]) -> Any:
 def _value(found: re.Match[str], variables: Mapping[str, str]) -> str:
     if found[1] is None:
         raise LaunchFailed(
-            f"'{found.string}': this launcher knows variables only as ${{NAME:-default}}"
+            f"'{found.string}': this launcher supports variables only as ${{NAME:-default}}"
         )
     return variables.get(found[1]) or found[2]

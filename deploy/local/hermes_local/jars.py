@@ -42,8 +42,8 @@ class JarSet:
             folder = Path(given).expanduser().resolve()
             if not _jars_in(folder):
                 raise LaunchFailed(
-                    f"{self.variable} is {given}, and there are no jars in it; let it name a "
-                    f"folder with {self.owner}'s jars, or unset it, so that Maven fetches them"
+                    f"{self.variable} is {given}, and it has no jars; set it to a folder with "
+                    f"{self.owner}'s jars, or unset it, so that Maven fetches them"
                 )
             return folder
         folder = self.cache_folder(environment)
@@ -58,8 +58,8 @@ class JarSet:
         except OSError as error:
             raise LaunchFailed(
                 f"{self.owner}'s jars cannot be kept in {folder.parent}: "
-                f"{error.strerror or error}; free some space or make it writable, or let "
-                f"{self.variable} name a folder that has the jars"
+                f"{error.strerror or error}; free some space or make it writable, or set "
+                f"{self.variable} to a folder that has the jars"
             ) from error
         return folder
 
@@ -88,11 +88,11 @@ class JarSet:
             ]
             failure = _failure_of(command, environment)
             if not failure and not _jars_in(partial):
-                failure = "it ended well, but brought no jars"
+                failure = "it succeeded, but fetched no jars"
             if failure:
                 raise LaunchFailed(
                     f"Maven could not fetch {self.owner}'s jars: {failure}; check the network and "
-                    f"Maven's settings, or let {self.variable} name a folder that has the jars"
+                    f"Maven's settings, or set {self.variable} to a folder that has the jars"
                 )
             partial.rename(folder)
 
@@ -129,5 +129,5 @@ def _failure_of(command: list[str], environment: Mapping[str, str]) -> str:
         return ""
     # Show Maven's errors first, because Java's warnings are on stderr too.
     said = (answer.stdout + answer.stderr).replace("[ERROR]", "").splitlines()
-    first = next(filter(None, map(str.strip, said)), "it said nothing")
+    first = next(filter(None, map(str.strip, said)), "it printed nothing")
     return f"exit code {answer.returncode}, {first[:300].rstrip('.')}"

@@ -30,7 +30,7 @@ def java_command(environment: Mapping[str, str] = os.environ, owner: str = "Kafk
     if version < JAVA_VERSION_MIN:
         raise LaunchFailed(
             f"{owner} needs Java {JAVA_VERSION_MIN}, and {found} is Java {version}; {_INSTALL}, "
-            "or let JAVA_HOME name a newer one"
+            "or set JAVA_HOME to a newer one"
         )
     return found
 
@@ -43,7 +43,7 @@ def maven_command(owner: str, variable: str, environment: Mapping[str, str] = os
     if found is None:
         raise LaunchFailed(
             f"{owner}'s jars are fetched by Maven, and there is no mvn on the PATH; install Maven "
-            f"(Debian: apt-get install maven), or let {variable} name a folder that has the jars"
+            f"(Debian: apt-get install maven), or set {variable} to a folder that has the jars"
         )
     return found
 
@@ -64,5 +64,5 @@ def _version_of(java: str) -> int:
         raise LaunchFailed(f"{java} cannot be run: {error}; {_INSTALL}") from error
     version = feature_version(answer.stderr + answer.stdout)
     if version is None:
-        raise LaunchFailed(f"{java} -version does not tell a version; {_INSTALL}")
+        raise LaunchFailed(f"{java} -version prints no version; {_INSTALL}")
     return version

@@ -49,7 +49,7 @@ class Broker(Service):
         alive = live_brokers(self.host, self._internal_port)
         if alive is None:
             return "it does not answer"
-        return "" if self._ids <= {*alive} else f"it knows only brokers {alive}"
+        return "" if self._ids <= {*alive} else f"it has only brokers {alive}"
 
 
 class Cluster(Group):

@@ -37,7 +37,8 @@ DataOption = Annotated[
 )
 def up(
     brokers: Annotated[
-        int | None, typer.Option(metavar="N", min=1, max=9, help="Default: as before, or 1.")
+        int | None,
+        typer.Option(metavar="N", min=1, max=9, help="Default: as at the last start, or 1."),
     ] = None,
     # Leaves ports for nine brokers.
     port: Annotated[
@@ -46,7 +47,7 @@ def up(
             metavar="PORT",
             min=1,
             max=65_527,
-            help="The first broker's. Default: as before, or 9092.",
+            help="The first broker's. Default: as at the last start, or 9092.",
         ),
     ] = None,
     name: NameOption = NAME_DEFAULT,
@@ -74,7 +75,7 @@ def up(
         count, first = brokers or was[0], port or was[1]
         if (count, first) != was and _is_running(known):
             raise CommandFailed(
-                f"it already runs, with {counted(was[0], 'broker')} and port {was[1]}; "
+                f"it is already running, with {counted(was[0], 'broker')} and port {was[1]}; "
                 f"end it first: {down_command(folder)}"
             )
         cluster = Cluster(
@@ -109,14 +110,14 @@ def down(
         bool, typer.Option("--delete-data", help="Also delete all its messages.")
     ] = False,
 ) -> None:
-    """End a cluster; its data is kept for the next `hermes kafka up`."""
+    """Stop a cluster; its data is kept for the next `hermes kafka up`."""
     folder = _folder(data, name)
     with locked(lock_of(folder)):
         brokers, damage = _found(folder)
         if not brokers and not damage:
             raise CommandFailed(
-                f"there is no cluster {name} in {folder.parent}; `hermes kafka status` lists "
-                "those there, and --data names another folder"
+                f"there is no cluster {name} in {folder.parent}; `hermes kafka status` lists the "
+                "clusters there, and --data selects another folder"
             )
         was_running = _is_running(brokers)
         stop_all(brokers)
@@ -134,7 +135,7 @@ def down(
 
 @kafka.command(cls=PlainCommand, epilog=examples("hermes kafka status -o json"))
 def status(data: DataOption = None, output: OutputOption = Output.TABLE) -> None:
-    """Show each cluster's brokers: whether and where they run, their memory and disk usage.
+    """Show each cluster's brokers: their state, address, memory and disk usage.
 
     Exit code 1 if a cluster's state is damaged.
     """

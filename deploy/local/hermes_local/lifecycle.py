@@ -123,8 +123,8 @@ class Service:
         for port in self.plan.ports:
             if not is_free(port, self.host):
                 raise LaunchFailed(
-                    f"{self.name}: port {port} of {self.host} is taken by another process; end "
-                    "that one, or choose another port or --network"
+                    f"{self.name}: port {port} of {self.host} is in use by another process; stop "
+                    "it, or choose another port or --network"
                 )
 
     def health(self) -> str:
@@ -256,7 +256,7 @@ class State(msgspec.Struct, frozen=True):
             return cls({})
         except (OSError, msgspec.DecodeError) as error:
             raise LaunchFailed(
-                f"{path} is damaged ({error}); put it back from a copy, or end what runs and "
+                f"{path} is damaged ({error}); restore it from a copy, or stop everything and "
                 f"forget it: {down}"
             ) from error
 

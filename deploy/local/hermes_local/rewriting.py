@@ -27,7 +27,7 @@ def addresses(network: str, names: Sequence[str]) -> dict[str, str]:
         raise LaunchFailed(f"--network: {error}; write for example {NETWORK_DEFAULT}") from error
     if not net.is_loopback or ipaddress.IPv4Address("127.0.0.1") in net:
         raise LaunchFailed(
-            f"--network: {net} is not a part of 127.0.0.0/8, this machine's own, without 127.0.0.1"
+            f"--network: {net} is not within 127.0.0.0/8 (this machine), or contains 127.0.0.1"
         )
     if net.num_addresses - 2 < len(names):
         raise LaunchFailed(f"--network: {net} is too small for {len(names)} services")

@@ -62,7 +62,7 @@ def broker_settings(
     """
     data = str(folder / "data")
     if "," in data:
-        raise LaunchFailed(f"{data}: Kafka's data cannot lie in a folder with a comma in its name")
+        raise LaunchFailed(f"{data}: Kafka's data cannot be in a folder with a comma in its name")
     own = plans[node_id - 1]
     addresses = {
         name: f"{own.host}:{port}" for name, port in zip(LISTENERS, own.ports, strict=True)

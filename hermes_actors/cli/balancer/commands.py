@@ -25,7 +25,7 @@ app.add_typer(operating.app)
 def _show_status(found: Fields) -> None:
     datacenters = fields_of(found, "datacenters")
     if not datacenters:
-        say("the node that was asked follows no datacentre's coordination")
+        say("this node does not follow any datacentre's coordination")
         return
     for dc in datacenters:
         show_heading(dc)
@@ -44,7 +44,9 @@ def status(
     subscription: Annotated[
         str,
         typer.Option(
-            "--subscription", metavar="NAME", help="Only 'group.topic$name', or all of a topic."
+            "--subscription",
+            metavar="NAME",
+            help="Only this one ('group.topic$name'), or all of a topic.",
         ),
     ] = "",
     node: Annotated[
@@ -67,7 +69,7 @@ def _show_plan(found: Fields) -> None:
 @management_command(app, "hermes balancer plan")
 def plan(
     dc: Annotated[
-        str, typer.Option("--dc", metavar="DC", help="Default: that of the node asked.")
+        str, typer.Option("--dc", metavar="DC", help="Default: the answering node's.")
     ] = "",
 ) -> None:
     """Show what the planner would change now, and why. Changes nothing."""

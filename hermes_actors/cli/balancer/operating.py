@@ -38,20 +38,21 @@ _TIMEOUT_S_DEFAULT = 120.0
 def drain(
     node: Annotated[str, typer.Argument(metavar="NODE", help="A consuming node's name.")],
     dc: Annotated[
-        str, typer.Option("--dc", metavar="DC", help="If several have a node of this name.")
+        str,
+        typer.Option("--dc", metavar="DC", help="Needed if several have a node with this name."),
     ] = "",
     undo: Annotated[
         bool, typer.Option("--undo", help="Allow it to own subscriptions again.")
     ] = False,
     force: Annotated[
-        bool, typer.Option("--force", help="Also an unknown node, or the last one.")
+        bool, typer.Option("--force", help="Also drain an unknown node, or the last one.")
     ] = False,
     wait: Annotated[bool, typer.Option("--wait", help="Wait until it is empty.")] = False,
     timeout_s: Annotated[
         float, typer.Option("--timeout", metavar="SECONDS", min=0, help="How long to wait.")
     ] = _TIMEOUT_S_DEFAULT,
     reason: Annotated[
-        str, typer.Option("--reason", metavar="TEXT", help="Why, for whoever looks.")
+        str, typer.Option("--reason", metavar="TEXT", help="Reason, shown to other operators.")
     ] = "",
 ) -> None:
     """Move all subscriptions away from a node, and give it no new ones until --undo.
@@ -60,7 +61,7 @@ def drain(
     is marked, so it is still drained after a restart.
     """
     if undo and (wait or force or reason):
-        raise UsageWrong("--undo goes with neither --wait, --force nor --reason")
+        raise UsageWrong("--undo cannot be combined with --wait, --force or --reason")
     dc = dc or _datacenter_of(node)
     path = f"/balancer/drains/{quoted(dc)}/{quoted(node)}"
     if undo:
@@ -70,17 +71,17 @@ def drain(
     try:
         management().put(path + query, {"reason": reason} if reason else {})
     except Refusal as refusal:
-        if "force it" in refusal.message:
+        if "use force" in refusal.message:
             raise CommandFailed(f"{refusal.message}: --force") from refusal
         raise
-    say(f"{dc} {node}: its work moves away; --undo lets it own something again")
+    say(f"{dc} {node}: its subscriptions move away; --undo reverses this")
     if wait:
         trio.run(wait_empty, lambda: _drained(dc, node), f"{dc} {node}", timeout_s)
 
 
 def _undo(path: str, dc: str, node: str) -> None:
     was_drained = parsed_object(management().delete(path)).get("wasDrained")
-    line = "may own something again" if was_drained else "was not drained"
+    line = "can own subscriptions again" if was_drained else "was not drained"
     say(f"{dc} {node}: {line}")
 
 
@@ -98,7 +99,7 @@ def _datacenter_of(node: str) -> str:
     if len(found) == 1:
         return found[0]
     known = "; ".join(f"{dc}: {', '.join(sorted(names))}" for dc, names in nodes.items())
-    raise UsageWrong(f"say by --dc where {node} is; nodes are {known or 'none that is followed'}")
+    raise UsageWrong(f"give --dc for node {node}; known nodes are {known or 'none'}")
 
 
 def _drained(dc: str, node: str) -> Fields:
@@ -108,7 +109,7 @@ def _drained(dc: str, node: str) -> Fields:
         if each.get("datacenter") == dc:
             for known in fields_of(each, "drained"):
                 return known
-    raise CommandFailed(f"{dc} {node}: is not drained any more: somebody has undone it")
+    raise CommandFailed(f"{dc} {node}: is no longer drained: somebody reversed it")
 
 
 async def wait_empty(look: Callable[[], Fields], name: str, timeout_s: float) -> None:
@@ -128,8 +129,8 @@ async def wait_empty(look: Callable[[], Fields], name: str, timeout_s: float) ->
             return
         if trio.current_time() >= until_s:
             raise CommandFailed(
-                f"{name}: has {counted(found['tasks'], 'task')} after {timeout_s:.0f} s; moving "
-                "goes on: see 'hermes balancer status'"
+                f"{name}: still has {counted(found['tasks'], 'task')} after {timeout_s:.0f} s; "
+                "moves continue: see 'hermes balancer status'"
             )
         await trio.sleep(POLL_S)
 
@@ -154,7 +155,7 @@ def _show_constraints(found: Fields) -> None:
         "Nodes": "consumersNumber",
         "Reason": "reason",
     }
-    show_table(columns, rows, "nothing is constrained")
+    show_table(columns, rows, "no constraints")
 
 
 @management_command(
@@ -178,7 +179,7 @@ def constrain(
         typer.Option("--nodes", metavar="N", min=1, help="How many nodes consume it."),
     ] = None,
     reason: Annotated[
-        str, typer.Option("--reason", metavar="TEXT", help="Why, for whoever looks.")
+        str, typer.Option("--reason", metavar="TEXT", help="Reason, shown to other operators.")
     ] = "",
     remove: Annotated[bool, typer.Option("--remove", help="Remove the constraint.")] = False,
 ) -> None:
@@ -187,17 +188,17 @@ def constrain(
     There are never more than the topic's partitions, or the existing nodes.
     """
     if remove == (nodes is not None):
-        raise UsageWrong("give --nodes N, or --remove to take the constraint away")
+        raise UsageWrong("give --nodes N to set the constraint, or --remove to remove it")
     name = f"{topic}${subscription}" if subscription else topic
     if nodes is None:
         end = f"subscription/{quoted(topic)}/{quoted(subscription)}" if subscription else ""
         management().delete(f"{_PATH}/{end or f'topic/{quoted(topic)}'}")
-        say(f"{name}: is not constrained")
+        say(f"{name}: has no constraint")
         return
     kind = "subscription" if subscription else "topic"
     wanted = {"consumersNumber": nodes, **({"reason": reason} if reason else {})}
     management().put(f"{_PATH}/{kind}", {f"{kind}Name": name, "constraints": wanted})
-    say(f"{name}: is to be consumed by {counted(nodes, 'node')}")
+    say(f"{name}: will be consumed by {counted(nodes, 'node')}")
     _warn_where_missing(topic, subscription)
 
 

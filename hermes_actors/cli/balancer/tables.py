@@ -22,13 +22,14 @@ def show_heading(dc: Fields) -> None:
     led = "without a leader"
     if leader := dc.get("leader"):
         age_s = leader.get("leaseAgeMs", 0) / 1_000
-        led = f"led by {leader.get('node')}, heard of {age_s:.1f} s ago"
+        led = f"led by {leader.get('node')}, last heard from {age_s:.1f} s ago"
     line = f"{name}: term {dc.get('term', 0)}, {led}"
     skew = dc.get("skew") or {}
     if skew.get("nodes"):
         line += (
-            f"; {skew.get('highestNode')} carries most: {skew.get('maxToMean', 1):.2f} times the "
-            f"mean, {skew.get('maxToIdeal', 1):.2f} times the least possible"
+            f"; {skew.get('highestNode')} carries the most: {skew.get('maxToMean', 1):.2f} times "
+            "the "
+            f"mean, {skew.get('maxToIdeal', 1):.2f} times the possible minimum"
         )
     say(line)
 
@@ -84,7 +85,7 @@ def show_owners(datacenters: Iterable[Fields]) -> None:
         for owner in of_all([subscription], "owners", "waiting")
     ]
     say("")
-    show_table(_OWNERS, rows, "no subscription is run")
+    show_table(_OWNERS, rows, "no subscription runs")
 
 
 def _share(owner: Fields) -> str | None:
@@ -98,7 +99,7 @@ def _share(owner: Fields) -> str | None:
 def _note(owner: Fields) -> str:
     if waited_for := owner.get("waitsFor"):
         return f"waits for {', '.join(waited_for)}"
-    return "is to release them" if owner.get("isToRelease") else ""
+    return "will release them" if owner.get("isToRelease") else ""
 
 
 def _partitions(owner: Fields) -> str:
@@ -121,7 +122,7 @@ def show_troubles(datacenters: Sequence[Fields]) -> None:
     """Print a line for each subscription without a node, and for each drained node."""
     for each in of_all(datacenters, "unassigned"):
         name = f"{each['datacenter']} {each.get('subscription')}"
-        say(f"{name}: nobody runs it: {each.get('reason')}")
+        say(f"{name}: no node runs it: {each.get('reason')}")
     for each in of_all(datacenters, "drained"):
         say(f"{each['datacenter']} {each.get('node')}: {drained(each)}")
 
@@ -167,7 +168,7 @@ def show_moves(datacenters: Sequence[Fields], limit: int | None) -> None:
         reason = f"node {gone.get('node')} is gone: {cause}"
         rows.append({**gone, "movedAt": gone.get("leftAt"), "reason": reason})
     rows.sort(key=lambda each: float(each.get("movedAt") or 0), reverse=True)
-    show_table(_MOVES, rows[:limit], "no move is shown")
+    show_table(_MOVES, rows[:limit], "no moves")
 
 
 _MOVES: Columns = {

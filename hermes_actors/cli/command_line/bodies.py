@@ -25,8 +25,8 @@ def retention(text: str) -> dict[str, Any]:
         )
     if int(match[1]) == 0:
         raise UsageWrong(
-            f"--retention '{text}': a topic that keeps nothing loses what it has acknowledged; "
-            "the least is 1s (s, m, h or d)"
+            f"--retention '{text}': a topic that keeps nothing would lose acknowledged messages; "
+            "the minimum is 1s (s, m, h or d)"
         )
     return {"duration": int(match[1]), "retentionUnit": _UNITS[match[2]]}
 

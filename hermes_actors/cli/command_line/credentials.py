@@ -19,7 +19,7 @@ from hermes_actors.runtime.network_causes import TlsSettings, pem_cause
 TLS_SETTINGS = TlsSettings("--ca-file FILE", "--cert-file FILE and --key-file FILE")
 """The options to mention when the server's or the client's certificate is not accepted."""
 
-SHOW_WHO = "say who you are with --user and --password-file, --token-file or --cert-file"
+SHOW_WHO = "authenticate with --user and --password-file, --token-file or --cert-file"
 """The hint if credentials are required."""
 
 
@@ -29,21 +29,23 @@ def _option(name: str, help_: str, *variables: str, metavar: str = "FILE") -> An
 
 def _options(
     token_file: str | None = _option(
-        "--token-file", "Show the bearer token in this file.", "HERMES_TOKEN_FILE"
+        "--token-file", "File with your bearer token.", "HERMES_TOKEN_FILE"
     ),
-    user: str | None = _option("--user", "Who you are.", "HERMES_USER", metavar="NAME"),
+    user: str | None = _option("--user", "Your user name.", "HERMES_USER", metavar="NAME"),
     password_file: str | None = _option(
-        "--password-file", "The user's password; without it you are asked.", "HERMES_PASSWORD_FILE"
+        "--password-file",
+        "File with the password. Without it you are prompted.",
+        "HERMES_PASSWORD_FILE",
     ),
     ca_file: str | None = _option(
-        "--ca-file", "Trust the authorities in this PEM file.", "HERMES_CA_FILE", "SSL_CERT_FILE"
+        "--ca-file", "PEM file of the authorities to trust.", "HERMES_CA_FILE", "SSL_CERT_FILE"
     ),
     cert_file: str | None = _option(
-        "--cert-file", "Show the client certificate in this PEM file.", "HERMES_CERT_FILE"
+        "--cert-file", "PEM file of your client certificate.", "HERMES_CERT_FILE"
     ),
     key_file: str | None = _option(
         "--key-file",
-        "Its key, where the certificate's file does not hold it.",
+        "Its key, if the certificate's file lacks it.",
         "HERMES_KEY_FILE",
     ),
 ) -> None: ...
@@ -69,7 +71,7 @@ def authorization(*, asks: bool = True) -> str:
         return f"Bearer {_secret(token_file, '--token-file')}"
     if user:
         if ":" in user:
-            raise UsageWrong(f"--user '{user}': a name holds no colon")
+            raise UsageWrong(f"--user '{user}': a name cannot contain a colon")
         pair = f"{user}:{_password(user, asks)}"
         return f"Basic {base64.b64encode(pair.encode()).decode()}"
     return ""
@@ -108,7 +110,7 @@ def _password(user: str, asks: bool) -> str:
     if file := given("password_file"):
         return _secret(file, "--password-file")
     if not asks or not sys.stdin.isatty():
-        raise UsageWrong(f"--user {user}: needs --password-file FILE, or a terminal to ask on")
+        raise UsageWrong(f"--user {user}: needs --password-file FILE, or a terminal to prompt on")
     return str(typer.prompt(f"Password of {user}", hide_input=True, err=True))
 
 

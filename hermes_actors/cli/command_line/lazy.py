@@ -39,7 +39,7 @@ class LazyCommand(TyperCommand):
             # Importing a foreign module can raise any exception.
             raise CommandFailed(
                 f"the command '{self.name}' ({self._entry_point.value}) cannot be loaded: "
-                f"{type(error).__name__}: {error}; mend or uninstall the package it comes from"
+                f"{type(error).__name__}: {error}; fix or uninstall the package it comes from"
             ) from error
 
     def find_help(self) -> None:

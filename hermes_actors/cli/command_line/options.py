@@ -34,7 +34,7 @@ class Sort(StrEnum):
 
 OutputOption = Annotated[
     Output,
-    typer.Option("--output", "-o", help="For people (table) or for programs (json)."),
+    typer.Option("--output", "-o", help="Output format: json is for programs."),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="The same as --output json.")]
 PublishUrlOption = Annotated[
@@ -43,10 +43,10 @@ PublishUrlOption = Annotated[
         "--publish-url",
         metavar="URL",
         envvar="HERMES_PUBLISH_URL",
-        help="A node's publishing side, or a balancer.",
+        help="The publish API, or a load balancer.",
     ),
 ]
-YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
 FromFileOption = Annotated[
     str | None,
     typer.Option("--from-file", metavar="FILE", help="A JSON object; '-' reads stdin."),
@@ -61,8 +61,8 @@ AcceptDamageOption = Annotated[
     bool,
     typer.Option(
         "--accept-damage",
-        help="Start even if acknowledged messages are missing or damaged: once, after an error "
-        "that says how many.",
+        help="Start even if acknowledged messages are missing or damaged. Use it once, after an "
+        "error that says how many.",
     ),
 ]
 PatchArgument = Annotated[
@@ -114,5 +114,5 @@ def confirm(what: str, yes: bool, verb: str = "delete") -> None:
     if yes:
         return
     if not sys.stdin.isatty():
-        raise UsageWrong(f"to {verb} {what}, give --yes: there is no terminal to ask on")
+        raise UsageWrong(f"to {verb} {what}, give --yes: there is no terminal to confirm on")
     typer.confirm(f"{verb.capitalize()} {what}?", abort=True, err=True)

@@ -37,16 +37,19 @@ def apply(
     file: Annotated[
         list[str],
         typer.Option(
-            "--file", "-f", metavar="FILE", help="YAML or JSON, a folder, or '-'; repeatable."
+            "--file",
+            "-f",
+            metavar="FILE",
+            help="YAML or JSON file, folder, or '-' for stdin; repeatable.",
         ),
     ],
     diff: Annotated[
         bool,
-        typer.Option("--diff", help="Only show changes; exit code 1: there are some, 2: an error."),
+        typer.Option("--diff", help="Only show changes. Exit code 0: none, 1: some, 2: an error."),
     ] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show changes.")] = False,
     prune: Annotated[
-        bool, typer.Option("--prune", help="Delete what has the label and is in no file.")
+        bool, typer.Option("--prune", help="Delete items that have the label but are in no file.")
     ] = False,
     label: LabelOption = None,
     yes: YesOption = False,
@@ -56,7 +59,9 @@ def apply(
         raise UsageWrong("--prune and --label KEY=VALUE belong together: see 'hermes apply --help'")
     found = read(file)
     if prune and not found:
-        raise UsageWrong("nothing was done: with no item in the files, --prune would delete all")
+        raise UsageWrong(
+            "nothing was done: the files have no items, so --prune would delete everything"
+        )
     run = _Run(found, is_dry=diff or dry_run)
     try:
         run.show(send((each.item for each in found), dry_run=run.is_dry))
@@ -133,7 +138,7 @@ class _Run:
         for row in (row for rows in send(items, dry_run=True) for row in rows):
             if row.get("action") != "none":
                 resource = row["resource"]
-                warn(printable(f"{resource} is no longer as in the files{_changed_by(resource)}"))
+                warn(printable(f"{resource} no longer matches the files{_changed_by(resource)}"))
 
 
 def labelled_items(label: str) -> list[Item]:

@@ -50,7 +50,10 @@ def export(
         str | None, typer.Option(metavar="GROUP", help="Only this group, without providers.")
     ] = None,
     folder: Annotated[
-        str, typer.Option("--folder", "-o", metavar="DIR", help="A file for each group; '-'.")
+        str,
+        typer.Option(
+            "--folder", "-o", metavar="DIR", help="Folder for a file per group; '-': stdout."
+        ),
     ] = "-",
 ) -> None:
     """Write groups, topics with schemas, subscriptions, providers and constraints as YAML.
@@ -85,7 +88,7 @@ def export(
     say(f"wrote {counted(len(texts), 'file')} to {folder}")
     written = {Path(folder, f"{name}.yaml") for name in texts}
     for path in sorted({*Path(folder).rglob("*.yaml")} - written):
-        warn(printable(f"{path} is not from this export"))
+        warn(printable(f"{path} is not part of this export"))
 
 
 def _providers_first(file: str) -> tuple[bool, str]:

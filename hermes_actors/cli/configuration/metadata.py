@@ -15,7 +15,7 @@ from hermes_actors.cli.command_line.plain import command_group
 from hermes_actors.cli.connection.asking import management, management_command
 from hermes_actors.cli.output.render import counted, printable, say
 
-app = command_group("All metadata: backup and restore.")
+app = command_group("Back up and restore all metadata.")
 
 _FORMAT = "hermes metadata backup 1"
 _PIECE_CHARACTERS_MAX = 250_000
@@ -27,7 +27,7 @@ FileArgument = Annotated[str, typer.Argument(metavar="FILE", help="for example c
 
 @management_command(app, "hermes metadata backup cluster.backup")
 def backup(file: FileArgument) -> None:
-    """Write all metadata to a new file, secrets included; only you may read it."""
+    """Write all metadata to a new file, secrets included; only you can read the file."""
     lines = _present()
     header = {"format": _FORMAT, "sha256": _digest(lines)}
     try:
@@ -47,17 +47,19 @@ def restore(
     file: FileArgument,
     force: Annotated[
         bool,
-        typer.Option("--force", help="The cluster is not empty: what is newer there is kept."),
+        typer.Option(
+            "--force", help="Restore into a cluster that is not empty; its newer items are kept."
+        ),
     ] = False,
 ) -> None:
-    """Restore the metadata of a backup into an empty cluster, and compare them."""
+    """Restore a backup into an empty cluster, and compare the result with it."""
     lines = _read(file)
     foreign = sorted(_key(each) for each in set(_present()) - set(lines))
     if foreign and not force:
         raise CommandFailed(
-            f"nothing was restored: the cluster is not empty. It has {_named(foreign)}, which the "
-            "backup has not, or has otherwise. With --force the backup's items are added; those "
-            "that are newer in the cluster, and those that are only there, are kept"
+            f"nothing was restored: the cluster is not empty. It has {_named(foreign)}, which "
+            "the backup lacks or has in another version. With --force the backup's items are "
+            "added; items that are newer in the cluster, or exist only there, are kept"
         )
     counts: Counter[str] = Counter()
     for piece in _pieces(lines):
@@ -67,7 +69,7 @@ def restore(
     differing = sorted(_key(each) for each in set(lines) - set(_present()))
     if differing:
         raise CommandFailed(f"the cluster has other versions of {_named(differing)}")
-    say("the cluster has everything that is in the backup, exactly")
+    say("the cluster has everything in the backup, unchanged")
 
 
 def _present() -> list[str]:
@@ -84,7 +86,7 @@ def _read(file: str) -> list[str]:
     except (ValueError, KeyError, TypeError):
         is_whole = False
     if not is_whole:
-        raise UsageWrong(f"{file} is not a whole backup of 'hermes metadata backup'")
+        raise UsageWrong(f"{file} is not a complete backup of 'hermes metadata backup'")
     return lines
 
 

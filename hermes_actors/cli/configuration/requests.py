@@ -21,7 +21,7 @@ Lists = dict[str, list[dict[str, Any]]]
 Rows = list[dict[str, Any]]
 
 LabelOption = Annotated[
-    str | None, typer.Option("--label", metavar="KEY=VALUE", help="Only what has this label.")
+    str | None, typer.Option("--label", metavar="KEY=VALUE", help="Only items with this label.")
 ]
 
 

@@ -131,7 +131,7 @@ class ManagementClient:
     def _explained(self, method: str, path: str, timeout_s: float) -> Iterator[None]:
         way_out = "run the command again"
         if method != "GET":
-            way_out = "whether it was done is unknown: look before you repeat it"
+            way_out = "it may have been done: check before you repeat it"
         try:
             yield
         except httpx.TimeoutException as error:
@@ -158,7 +158,7 @@ class ManagementClient:
         if status == 401:
             way_out = SHOW_WHO
         if 300 <= status < 400:
-            way_out = "redirects are not followed: name the address that it leads to"
+            way_out = "redirects are not followed: use the address that it leads to"
         if not code and status in (404, 405):
             # A management API answers errors in JSON; a frontend does not know this path.
             way_out = f"is {self._url} a management API (default port 8090)?"

@@ -39,7 +39,7 @@ app = typer.Typer(pretty_exceptions_enable=False, rich_markup_mode="rich")
     cls=PlainCommand,
     epilog=examples(
         "hermes doctor node.toml",
-        "HERMES_NODE=dc1-1 hermes doctor           (beside 'hermes dev')",
+        "HERMES_NODE=dc1-1 hermes doctor           (while 'hermes dev' runs)",
         "hermes doctor node.toml --json | jq '.diagnoses[] | select(.grade == \"FAIL\")'",
     ),
 )
@@ -52,7 +52,8 @@ def doctor(
         ),
     ] = None,
     timeout_s: Annotated[
-        float, typer.Option("--timeout-s", min=0.5, max=600, metavar="S", help="For each check.")
+        float,
+        typer.Option("--timeout-s", min=0.5, max=600, metavar="S", help="Time-out of each check."),
     ] = 5.0,
     output: OutputOption = Output.TABLE,
     json: JsonOption = False,
@@ -85,7 +86,7 @@ def doctor(
 def _source(config: Config, file: Path | None) -> Finding:
     about = f"node {config.node} of {config.dc}, {', '.join(config.roles)}"
     if config == Config():
-        text = "no file is named and no variable is set: these are the defaults"
+        text = "no file was given and no variable is set: these are the defaults"
         return finding(WARN, "config", about, f"{text}; name the node's file: hermes doctor FILE")
     return finding(OK, "config", about, f"{file or 'HERMES_… variables'}: valid")
 

@@ -47,7 +47,7 @@ def judge_cluster(about: str, seen: ClusterSeen, wanted: int) -> Iterator[Findin
     grade = FAIL if all(seen.servers.values()) else WARN
     for address, trouble in seen.servers.items():
         if trouble:
-            text = trouble if ";" in trouble else f"{trouble}; start it, or mend kafka.clusters"
+            text = trouble if ";" in trouble else f"{trouble}; start it, or fix kafka.clusters"
             yield finding(grade, "kafka", f"{about}, {address}", text)
     for address, trouble in seen.brokers.items():
         if trouble:
@@ -55,8 +55,8 @@ def judge_cluster(about: str, seen: ClusterSeen, wanted: int) -> Iterator[Findin
                 FAIL,
                 "kafka",
                 f"{about}, {address}",
-                f"a broker advertises this address, and it cannot be used: {trouble}; "
-                "start the broker, or mend its advertised.listeners",
+                f"a broker advertises this address, which cannot be used: {trouble}; start the "
+                "broker, or fix its advertised.listeners",
             )
     if seen.brokers:
         text = f"{len(seen.brokers)} brokers, kafka.replication_factor is {wanted}"
@@ -66,7 +66,7 @@ def judge_cluster(about: str, seen: ClusterSeen, wanted: int) -> Iterator[Findin
             yield finding(FAIL, "kafka", about, f"{text}; start more brokers, or lower it")
     if seen.short:
         text = f"{seen.short} of {seen.partitions} partitions have too few replicas in sync"
-        yield finding(WARN, "kafka", about, f"{text}; start the brokers that are away")
+        yield finding(WARN, "kafka", about, f"{text}; start the brokers that are down")
 
 
 async def _compare_clocks(log: Log, clock: Clock) -> dict[str, int]:
@@ -92,7 +92,7 @@ def judge_clocks(dc: str, behind: Mapping[str, int], limit_ms: int) -> Iterator[
     wrong = {whose: ms for whose, ms in behind.items() if abs(ms) > limit_ms}
     for whose, ms in wrong.items():
         seen = f"is {span(abs(ms) / 1_000)} {'behind' if ms > 0 else 'ahead'}, more than {limit}"
-        text = f"{seen}; let all machines follow the same time servers"
+        text = f"{seen}; use the same time servers on all machines"
         yield finding(FAIL, "clock", f"{about}, {whose}", text)
     if _OURS not in behind:
         yield finding(OK, "clock", about, f"not compared with {_OURS}: no node reports now")

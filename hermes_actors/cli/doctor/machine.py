@@ -69,7 +69,7 @@ def _look_at_file(section: Struct, name: str, file: str, now_ms: int, about: str
             return certificate_finding("files", about, first_to_end(content), now_ms)
     except (OSError, ValueError, WrongFile) as error:
         why = str(error) if isinstance(error, WrongFile) else pem_cause(error)
-        return finding(FAIL, "files", about, f"{why}; mend it, or name another file")
+        return finding(FAIL, "files", about, f"{why}; fix it, or name another file")
     return finding(OK, "files", about, "can be read")
 
 
@@ -86,8 +86,8 @@ def _look_at_folder(setting: str, folder: Path) -> Finding:
     while not nearest.exists() and nearest != nearest.parent:
         nearest = nearest.parent
     if not nearest.is_dir() or not os.access(nearest, os.W_OK | os.X_OK):
-        trouble = "cannot be written to" if nearest.is_dir() else "is no folder"
-        way_out = f"let the node's user write there, or set {setting}"
+        trouble = "cannot be written to" if nearest.is_dir() else "is not a folder"
+        way_out = f"make it writable for the node's user, or set {setting}"
         return finding(FAIL, "disk", about, f"{nearest} {trouble}; {way_out}")
     disk = shutil.disk_usage(nearest)
     seen = f"{decimal(disk.free)} free of {decimal(disk.total)}"

@@ -63,23 +63,28 @@ async def look_at_node(
                 answer = await client.get(url)
         seen = msgspec.json.decode(answer.content, type=NodeSeen)
     except httpx.ConnectError:
-        text = "no node runs here, so none was looked at; start it, or name its configuration"
+        text = "no node runs here, so none was checked; start it, or give its configuration"
         if is_all:
-            text = "no node runs here, and no file is named: nothing was looked at; name its file"
+            text = (
+                "no node runs here and no file was given, so nothing was checked; give the "
+                "node's file"
+            )
         return [finding(FAIL if is_all else WARN, "node", about, text)]
     except (httpx.HTTPError, trio.TooSlowError, msgspec.MsgspecError) as error:
         if main.certificate_file and config.frontend.tls.client_auth == "required":
-            text = "answers only who shows a certificate; ask its /status/details with one"
+            text = "answers only clients with a certificate; check its /status/details with one"
             return [
                 finding(WARN, "node", about, text),
                 *await _served(listening, timeout_s, now_ms),
             ]
-        trouble = f"something listens, and does not answer as a node: {str(error) or 'too late'}"
-        way_out = f"if it is the node, it hangs: restart it, else set {main.setting}"
+        trouble = (
+            f"something listens here, but does not answer like a node: {str(error) or 'too late'}"
+        )
+        way_out = f"if it is the node, it hangs: restart it; otherwise set {main.setting}"
         return [finding(FAIL, "node", about, f"{trouble}; {way_out}")]
     if (seen.dc, seen.node) != (config.dc, config.node):
         trouble = f"node {seen.node} of {seen.dc} runs here, not {config.node} of {config.dc}"
-        way_out = f"say HERMES_DC={seen.dc} HERMES_NODE={seen.node} hermes doctor"
+        way_out = f"run HERMES_DC={seen.dc} HERMES_NODE={seen.node} hermes doctor"
         return [finding(FAIL, "node", about, f"{trouble}; {way_out}, or set {main.setting}")]
     return [*_fares(seen), *await _served(listening, timeout_s, now_ms)]
 
@@ -90,7 +95,7 @@ def _fares(seen: NodeSeen) -> Iterator[Finding]:
     if not any(each.is_needed for each in troubled):
         yield finding(OK, "node", about, f"runs and is ready ({seen.phase})")
     for each in troubled:
-        grade, effect = (FAIL, "not ready") if each.is_needed else (WARN, "ready all the same")
+        grade, effect = (FAIL, "not ready") if each.is_needed else (WARN, "ready nevertheless")
         way_out = f"see the other findings, and the node's log ({effect})"
         yield Finding("node", f"{about}, {each.name}", grade, each.reason, way_out)
 
@@ -157,5 +162,8 @@ async def look_at_collector(signal: str, host: str, port: int, timeout_s: float)
     except (OSError, trio.TooSlowError) as error:
         trouble = str(error) or f"no connection within {timeout_s:g} s"
         grade = WARN
-        text = f"{trouble}; start the collector, or mend the OTEL_* variables: it is dropped"
+        text = (
+            f"{trouble}; start the collector, or fix the OTEL_* variables; until then the "
+            "data is dropped"
+        )
     return [finding(grade, "telemetry", f"{signal} to {host}:{port}", text)]

@@ -40,7 +40,7 @@ def check(
     file: FileArgument = None,
     files: Annotated[
         bool,
-        typer.Option("--files/--no-files", help="Check the files and folders that it names."),
+        typer.Option("--files/--no-files", help="Also check the files and folders that it names."),
     ] = True,
 ) -> None:
     """Check a file, overridden by HERMES_… variables, and the files that it names."""

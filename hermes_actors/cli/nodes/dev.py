@@ -5,11 +5,10 @@ import logging
 import os
 import select
 import shutil
-import signal
 import stat
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
@@ -83,7 +82,7 @@ def _port(default: str) -> Any:
         min=0,
         max=65_535,
         metavar="PORT",
-        help="The first DC's; others count up. 0: free ports.",
+        help="Port of the first DC; the others count up. 0: any free ports.",
         show_default=default,
     )
 
@@ -102,7 +101,7 @@ def run_dev(
     management_port: Annotated[int | None, _port("management.port, 8090")] = None,
     data: Annotated[
         Path | None,
-        typer.Option(metavar="DIR", help="Keep data here. Without it: a temporary folder."),
+        typer.Option(metavar="DIR", help="Folder for the data. Without it: a temporary one."),
     ] = None,
     config: Annotated[
         Path | None, typer.Option(metavar="FILE", help="A TOML file for every node.")
@@ -113,8 +112,8 @@ def run_dev(
             min=1,
             max=9,
             metavar="N",
-            help="Nodes of each DC that deliver; all but the first do nothing else. SIGUSR1 ends "
-            "the last one of the first DC, as a crash would.",
+            help="Consuming nodes in each DC; all but the first only consume. SIGUSR1 kills the "
+            "last one of the first DC, like a crash.",
         ),
     ] = 1,
     prints_json: ReadyJsonOption = False,
@@ -167,7 +166,8 @@ def plan_nodes(
     names = [name.strip() for name in dcs.split(",")]
     if len(set(names)) != len(names) or not all(map(is_name_part, names)):
         raise UsageWrong(
-            f"--dcs: '{dcs}' is not a list of different names by commas, for example dc1,dc2"
+            f"--dcs: '{dcs}' is not a list of distinct names separated by commas, for example "
+            "dc1,dc2"
         )
     base = configuration.load(file, os.environ, DEV_DEFAULTS)
     publish_port = base.frontend.port if publish_port is None else publish_port
@@ -212,14 +212,14 @@ def _delivering(first: Config, number: int) -> Config:
 
 async def _run_until_abandoned(plan: DevPlan) -> None:
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(_end_when_abandoned)
+        nursery.start_soon(_call_when_abandoned, nursery.cancel_scope.cancel)
         await _run(plan)
         nursery.cancel_scope.cancel()
 
 
-async def _end_when_abandoned() -> None:
-    """Begin the usual end when stdin, if it is a pipe or a socket, is closed, or when the parent
-    process ends. Another stdin (a terminal, /dev/null) says nothing about who started this.
+async def _call_when_abandoned(end: Callable[[], None]) -> None:
+    """Call `end` when stdin, if it is a pipe or a socket, is closed, or when the parent process
+    ends. Another stdin (a terminal, /dev/null) says nothing about who started this.
     """
     parent = os.getppid()
     kind = 0 if sys.stdin is None else os.fstat(0).st_mode
@@ -230,7 +230,8 @@ async def _end_when_abandoned() -> None:
             break
         await trio.sleep(0.2)
     _logger.warning("ends, because its stdin is closed or its parent process has ended")
-    os.kill(os.getpid(), signal.SIGTERM)
+    # Without a drain: the data goes, and nobody needs the answers any more.
+    end()
 
 
 async def _run(plan: DevPlan) -> None:
@@ -290,7 +291,9 @@ def _announce(plan: DevPlan, addresses: list[Addresses], data: Path) -> None:
         management = each.management or each.management_tls or "-"
         print(f"{each.dc}: publish {publish}, management {management}")
         print(f"{each.dc}: console {management}/console")
+        if each.grpc:
+            print(f"{each.dc}: gRPC {each.grpc}")
         if plan.more:
             print(f"{each.dc}: delivered by {', '.join(plan.consumers(each.dc))}")
-    kept = "kept" if plan.data is not None else "temporary: gone when this ends"
+    kept = "kept" if plan.data is not None else "temporary: deleted when this ends"
     print(f"data: {data} ({kept})", flush=True)

@@ -28,7 +28,7 @@ async def reload(
     try:
         found = await trio.to_thread.run_sync(configuration.load, file, os.environ)
     except ConfigError as error:
-        _logger.error("SIGHUP: %s; the node goes on as it is", error.message)
+        _logger.error("SIGHUP: %s; nothing was changed", error.message)
     else:
         set_level(found.log, is_verbose=is_verbose)
         before, now = fields(running), fields(found)

@@ -131,9 +131,10 @@ def stopping(configs: Sequence[Config]) -> str:
     if not any(waits_ms):
         return ""
     return (
-        f"stops; publishes go on for {max(waits_ms) / 1_000:g} s so that load balancers notice "
-        "(frontend.graceful_shutdown_initial_wait_ms), then what is under way ends; a second "
-        "signal ends at once"
+        f"stopping; publishes are accepted for another {max(waits_ms) / 1_000:g} s so that load "
+        "balancers notice "
+        "(frontend.graceful_shutdown_initial_wait_ms), then open requests finish; a second "
+        "signal stops at once"
     )
 
 
@@ -159,7 +160,7 @@ def _only_error(
     if isinstance(first, RestartIntensityExceeded) and isinstance(first.__cause__, StartupError):
         return first.__cause__
     if isinstance(first, RestartIntensityExceeded):
-        return CommandFailed(f"the node cannot go on: {first}")
+        return CommandFailed(f"the node cannot continue: {first}")
     if isinstance(first, HermesError | KeyboardInterrupt):
         return first
     return group

@@ -23,7 +23,7 @@ from hermes_actors.fallback.spool.reading import SpoolContent, read_spool
 from hermes_actors.fallback.spool.store import SET_ASIDE
 from hermes_actors.runtime.clock import SystemClock
 
-app = command_group("What a node keeps on its disk until a log takes it.")
+app = command_group("Messages that a node keeps on disk until a log accepts them.")
 
 ConfigOption = Annotated[
     Path | None,
@@ -66,7 +66,9 @@ def drain(
     config: ConfigOption = None,
     timeout_s: Annotated[
         float,
-        typer.Option("--timeout-s", min=0.1, metavar="S", help="Then it gives up: exit code 1."),
+        typer.Option(
+            "--timeout-s", min=0.1, metavar="S", help="Give up after this, with exit code 1."
+        ),
     ] = 300.0,
     accepts_damage: AcceptDamageOption = False,
 ) -> None:
@@ -87,7 +89,7 @@ def _existing_folder(config: Config) -> Path:
     if folder.is_dir():
         return folder
     raise CommandFailed(
-        f"there is no spool in {folder.absolute()}: name the node by --config or HERMES_DC and "
+        f"there is no spool in {folder.absolute()}: name the node with --config or HERMES_DC and "
         f"HERMES_NODE (this is node {config.node} of {config.dc}), and run this in the directory "
         "where the node runs or set spool.directory (HERMES_SPOOL_DIRECTORY)"
     )
@@ -103,10 +105,10 @@ def _show(content: SpoolContent, now_ms: int) -> None:
         ]
         for each in content.topics
     ]
-    show_rows(_COLUMNS, rows, "nothing waits")
+    show_rows(_COLUMNS, rows, "the spool is empty")
     runs = f"in use by process {content.pid}" if content.pid else "its node does not run"
     say(f"{content.folder}: {content.disk_bytes} bytes on the disk, {runs}")
     for reason, count in content.set_aside.items():
         say(f"set aside: {count} {reason}; see {content.folder}/{SET_ASIDE}")
     if content.damaged:
-        say(f"damaged: {counted(content.damaged, 'place')}, with at least a message each, is lost")
+        say(f"damaged: {counted(content.damaged, 'place')}; at least one message is lost at each")

@@ -42,12 +42,12 @@ async def _drain(plan: _DrainPlan) -> None:
     content = await trio.to_thread.run_sync(read_spool, spool_folder(plan.config))
     plan.left = content.entries
     if not plan.left:
-        say("nothing waits")
+        say("the spool is empty")
         return
     with trio.move_on_after(plan.timeout_s) as scope:
         if content.pid:
             print(
-                f"the node runs (process {content.pid}) and sends: {plan.left} wait",
+                f"the node runs (process {content.pid}) and is sending; left: {plan.left}",
                 file=sys.stderr,
                 flush=True,
             )
@@ -56,8 +56,9 @@ async def _drain(plan: _DrainPlan) -> None:
             await _send(plan)
     if scope.cancelled_caught:
         raise CommandFailed(
-            f"{counted(plan.left, 'message')} not stored after {plan.timeout_s:g} s; see whether "
-            "the log works and the topics are known, and try again, or with a longer --timeout-s"
+            f"{counted(plan.left, 'message')} not stored after {plan.timeout_s:g} s; check that "
+            "the log works and the topics exist, then try again, if necessary with a longer "
+            "--timeout-s"
         )
 
 
@@ -67,8 +68,8 @@ async def _wait_for_node(plan: _DrainPlan) -> None:
         content = await trio.to_thread.run_sync(read_spool, spool_folder(plan.config))
         plan.left = content.entries
         if plan.left and not content.pid:
-            raise CommandFailed(f"the node has stopped while {plan.left} messages wait; try again")
-    say("nothing waits any more")
+            raise CommandFailed(f"the node has stopped with {plan.left} messages left; try again")
+    say("the spool is empty")
 
 
 async def _send(plan: _DrainPlan) -> None:
@@ -103,7 +104,7 @@ async def _send(plan: _DrainPlan) -> None:
             await trio.sleep(_POLL_S)
             plan.left = spool.index.entries
     measures = spool.measures
-    say(f"{counted(int(measures.replayed.value), 'message')} stored; nothing waits any more")
+    say(f"{counted(int(measures.replayed.value), 'message')} stored; the spool is empty")
     for reason, counter in measures.set_aside.items():
         if counter.value:
             say(f"set aside: {counter.value:g} {reason}")

@@ -42,7 +42,7 @@ def hash_user(
     The password is asked for, or is the first line of stdin. Put it below a line \[users].
     """
     if not name or ":" in name:
-        raise UsageWrong(f"'{name}' is not a user: a name is not empty and holds no colon")
+        raise UsageWrong(f"'{name}' is not a user: a name cannot be empty or contain a colon")
     roles = [_role(each) for each in role or []]
     password = _password(name)
     if not password:
@@ -74,7 +74,7 @@ def _role(text: str) -> str:
     for known in (PUBLISHER, ManagementAuthenticationConfig().admin_role):
         if text.upper() == known and text != known:
             raise UsageWrong(
-                f"--role {text}: roles are told apart by case; did you mean {known}? "
+                f"--role {text}: roles are case-sensitive; did you mean {known}? "
                 "The node's own are PUBLISHER and security.admin_role (ADMIN)"
             )
     return text

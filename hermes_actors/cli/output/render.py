@@ -97,7 +97,7 @@ def parsed_object(content: bytes) -> Fields:
     """Parse the server's answer, a JSON object. Raises CommandFailed."""
     found = _parsed(content)
     if not isinstance(found, dict):
-        raise CommandFailed("the server's answer is not what was asked for: expected an object")
+        raise CommandFailed("unexpected answer from the server: expected a JSON object")
     return found
 
 

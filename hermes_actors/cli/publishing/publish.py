@@ -58,14 +58,16 @@ def publish(
     topic: TopicArgument,
     message: Annotated[
         str | None,
-        typer.Argument(metavar="MESSAGE", help="The message; default or '-': each line of stdin."),
+        typer.Argument(
+            metavar="MESSAGE", help="The message. Without it, or with '-': each line of stdin."
+        ),
     ] = None,
     file: Annotated[
         Path | None, typer.Option(metavar="FILE", help="One message: the file's content.")
     ] = None,
     lines: Annotated[
         str | None,
-        typer.Option(metavar="FILE", help="Many messages: one a line; .gz is unpacked."),
+        typer.Option(metavar="FILE", help="Many messages, one per line; .gz is unpacked."),
     ] = None,
     key: Annotated[
         str | None, typer.Option(metavar="KEY", help="Partition-Key of all messages.")
@@ -85,11 +87,13 @@ def publish(
     retries: Annotated[
         int,
         typer.Option(
-            min=0, metavar="N", help="After 503, 429, timeout or lost connection; may duplicate."
+            min=0,
+            metavar="N",
+            help="Retries after 503, 429, a time-out or a lost connection; may duplicate.",
         ),
     ] = 3,
     timeout_s: Annotated[
-        float, typer.Option("--timeout-s", min=0.01, metavar="S", help="For each attempt.")
+        float, typer.Option("--timeout-s", min=0.01, metavar="S", help="Time-out of each attempt.")
     ] = 10.0,
     publish_url: PublishUrlOption = PUBLISH_URL_DEFAULT,
     output: OutputOption = Output.TABLE,
@@ -153,7 +157,9 @@ async def _run(
     try:
         await publisher.run(messages)
         if publisher.is_cut_short:
-            report.failure = "stopped: every message would be refused alike; the rest was not sent"
+            report.failure = (
+                "stopped: every message would be refused for the same reason; the rest was not sent"
+            )
     except Unreachable as error:
         report.failure = (
             f"cannot reach {plan.url}: {error}; start a node with 'hermes dev', or name another "
@@ -225,7 +231,7 @@ class Report:
 
 def _why(outcome: PublishResult) -> str:
     if outcome.status == 0:
-        return f"no answer: {outcome.error}; it may have been stored all the same"
+        return f"no answer: {outcome.error}; it may have been stored nevertheless"
     if outcome.status < 300:
         return f"answered with {outcome.status}: {outcome.error}"
     return f"refused with {outcome.status}{': ' if outcome.error else ''}{outcome.error}"

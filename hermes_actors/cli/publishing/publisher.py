@@ -193,7 +193,7 @@ def percentile(sorted_values: Sequence[float], percent: float) -> float:
 
 # By status: its meaning if the server gives no text, and the remedy.
 _WAYS_OUT = {
-    401: ("credentials are needed, or those shown do not hold", SHOW_WHO),
+    401: ("credentials are missing or not valid", SHOW_WHO),
     403: (
         "this account may not publish to the topic",
         f"{SHOW_WHO}; 'hermes topic show TOPIC' has the topic's auth.publishers",
@@ -203,11 +203,11 @@ _WAYS_OUT = {
 
 def _error(answer: PostAnswer, url: str) -> str:
     code, text = error_of(answer.body)
-    hint = f"is {url} a publishing side (default port 8080)?"
+    hint = f"is {url} a publish API (default port 8080)?"
     if 300 <= answer.status < 400:
-        return f"redirects are not followed: name the address that {url} leads to"
+        return f"redirects are not followed: use the address that {url} leads to"
     if 200 <= answer.status < 300:
-        return f"{hint} Those say 201 or 202"
+        return f"{hint} That answers 201 or 202"
     text = f"{code}: {text}" if code else text
     if answer.status in (404, 405) and code in ("", "OTHER"):
         # A frontend that does not know a group or topic says so with a code.

@@ -37,7 +37,7 @@ app = typer.Typer(pretty_exceptions_enable=False, rich_markup_mode="rich")
 )
 def sink(
     port: Annotated[
-        int, typer.Option(min=0, max=65_535, metavar="PORT", help="0 takes a free one.")
+        int, typer.Option(min=0, max=65_535, metavar="PORT", help="0: any free port.")
     ] = 9000,
     host: Annotated[str, typer.Option(metavar="ADDRESS")] = "127.0.0.1",
     write: Annotated[
@@ -48,7 +48,7 @@ def sink(
         int, typer.Option("--delay-ms", min=0, metavar="MS", help="Wait before each answer.")
     ] = 0,
     status: Annotated[
-        int, typer.Option(min=200, max=599, metavar="STATUS", help="Answer with this.")
+        int, typer.Option(min=200, max=599, metavar="STATUS", help="Status of the answers.")
     ] = 200,
     fail_first: Annotated[
         str,
@@ -60,7 +60,7 @@ def sink(
     ] = "0%",
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Do not print deliveries.")] = False,
     as_json: Annotated[
-        bool, typer.Option("--json", help="Print all as JSON, a ready line with the URL first.")
+        bool, typer.Option("--json", help="Print JSON lines, the first with the URL.")
     ] = False,
 ) -> None:
     """Run a subscriber: accept pushes at any path, print and count them. Ctrl-C ends it."""
@@ -77,7 +77,7 @@ def sink(
         server = EndpointServer(endpoint.respond, host, port)
     except StartupError as error:
         raise CommandFailed(
-            f"{error.message}; --port 0 takes a free one, --host names another address"
+            f"{error.message}; use --port 0 for any free port, or another --host"
         ) from error
     guest.run(_run, endpoint, server, as_json)
 
@@ -111,7 +111,7 @@ def _ready(url: str, as_json: bool) -> None:
     if as_json:
         print(json.dumps({"ready": True, "url": url}), flush=True)
     else:
-        print(f"taking pushes at {url} (Ctrl-C ends it)", file=sys.stderr, flush=True)
+        print(f"accepting pushes at {url} (Ctrl-C stops it)", file=sys.stderr, flush=True)
 
 
 def _show_text(push: ReceivedPush) -> None:

@@ -19,7 +19,7 @@ SubscriptionsArgument = Annotated[
     list[str],
     typer.Argument(
         metavar="SUBSCRIPTION",
-        help="One or more names; with * and ? (in quotes) all that match, after a question.",
+        help="One or more names, or patterns with * and ? (in quotes), which ask for confirmation.",
         autocompletion=completed("subscription"),
     ),
 ]
@@ -63,7 +63,7 @@ def _set_states(topic: str, asked: list[str], verb: str, state: str, yes: bool) 
     for name, path in paths.items():
         try:
             answer = management().put(f"{path}/state", state)
-            show_changed(path, answer, f"subscription {name} of {topic}: asked to be {state}")
+            show_changed(path, answer, f"subscription {name} of {topic}: will be {state}")
         except CommandFailed as failure:
             # A missing one must not stop the others.
             failed.append(failure)
@@ -85,7 +85,7 @@ def fitting(asked: list[str], there: list[str], topic: str) -> list[str]:
         if not fits:
             names = ", ".join(there) or "none"
             raise UsageWrong(
-                printable(f"no subscription of {topic} fits '{each}'; there are: {names}")
+                printable(f"no subscription of {topic} matches '{each}'; there are: {names}")
             )
         found |= dict.fromkeys(fits)
     return list(found)

@@ -54,14 +54,14 @@ def create(
         str | None, typer.Argument(metavar="SUBSCRIPTION", help="May be in the file.")
     ] = None,
     endpoint: Annotated[
-        str | None, typer.Option(metavar="URL", help="Where messages are pushed to.")
+        str | None, typer.Option(metavar="URL", help="Address to push messages to.")
     ] = None,
     rate: Annotated[
         int | None,
         typer.Option(
             min=1,
             metavar="N",
-            help="Messages a second, in each DC.",
+            help="Messages per second in each DC.",
             show_default="400, BATCH: no limit",
         ),
     ] = None,
@@ -73,7 +73,9 @@ def create(
     ] = None,
     backoff_ms: Annotated[
         int | None,
-        typer.Option("--backoff-ms", min=0, help="Before a retry.", show_default="100, BATCH: 500"),
+        typer.Option(
+            "--backoff-ms", min=0, help="Wait before a retry.", show_default="100, BATCH: 500"
+        ),
     ] = None,
     request_timeout_ms: Annotated[
         int | None, typer.Option("--request-timeout-ms", min=1, show_default="1000, BATCH: 30000")
@@ -82,7 +84,7 @@ def create(
         bool, typer.Option("--retry-client-errors", help="Retry 4xx answers too.")
     ] = False,
     ordered: Annotated[
-        bool, typer.Option("--ordered", help="In order for each Partition-Key; SERIAL only.")
+        bool, typer.Option("--ordered", help="Keep the order per Partition-Key; SERIAL only.")
     ] = False,
     attempts_max: Annotated[
         int | None,
@@ -99,11 +101,13 @@ def create(
     filters: FilterOption = None,
     content_type: Annotated[
         ContentType | None,
-        typer.Option(help="Form of AVRO topics' messages; others are JSON.", show_default="JSON"),
+        typer.Option(help="Format for AVRO topics; other topics send JSON.", show_default="JSON"),
     ] = None,
     delivery_type: Annotated[
         DeliveryType | None,
-        typer.Option(help="One by one, in batches, or by 'hermes pull'.", show_default="SERIAL"),
+        typer.Option(
+            help="Push one by one, push batches, or let clients pull.", show_default="SERIAL"
+        ),
     ] = None,
     tracking_mode: Annotated[
         TrackingMode | None,
@@ -111,7 +115,7 @@ def create(
     ] = None,
     tombstones: Annotated[
         Tombstones | None,
-        typer.Option(help="For Kafka records without a value.", show_default="deliver"),
+        typer.Option(help="What to do with Kafka records without a value.", show_default="deliver"),
     ] = None,
     owner: Annotated[
         str | None, typer.Option(metavar="SOURCE:ID", show_default=OWNER_DEFAULT)
@@ -155,8 +159,8 @@ def create(
     if secret:
         # First, because the secret cannot be shown again.
         warn(
-            "the signing secrets in the file are masked, so it signs with a new one, which the "
-            f"subscriber has to be told: {secret}"
+            "the signing secrets in the file are masked, so the subscription signs with a new "
+            f"one; give it to the subscriber: {secret}"
         )
     line = f"created subscription {name} of {topic}"
     known = known_fields(body)
@@ -204,7 +208,7 @@ def subscription_body(file: dict[str, Any], given: dict[str, Any]) -> dict[str, 
     if not is_pulled and not body.get("endpoint"):
         raise UsageWrong(
             "a subscription needs an endpoint: give --endpoint http://host:port/path "
-            "('hermes sink' is one to try with), or --delivery-type PULL"
+            "('hermes sink' runs a test endpoint), or --delivery-type PULL"
         )
     return body
 

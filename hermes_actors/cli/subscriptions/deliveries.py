@@ -66,7 +66,7 @@ def _show_lag(topic: str, subscription: str, found: Fields) -> None:
     for dc in fields_of(found, "datacenters"):
         if reason := dc.get("reason"):
             say(f"{dc.get('datacenter')}: {reason}")
-    say(f"in all: {known(found.get('lag'))}")
+    say(f"total: {known(found.get('lag'))}")
     say_letters(topic, subscription, found)
 
 
@@ -100,7 +100,7 @@ def retransmit(
     """
     body = retransmission(to, offset)
     if to == "end" and not dry_run:
-        what = f"all that subscription {subscription} of {topic} has not been delivered yet"
+        what = f"all undelivered messages of subscription {subscription} of {topic}"
         confirm(what, yes, "skip")
     path = subscription_path(topic, subscription)
     query = "?dryRun=true" if dry_run else ""
@@ -117,8 +117,8 @@ def retransmit(
         }
     show_answer(content, partial(_show_offsets, body, positions))
     if not wants_json():
-        what = "would go on" if dry_run else "goes on"
-        say(f"subscription {subscription} of {topic} {what} there")
+        what = "would continue" if dry_run else "continues"
+        say(f"subscription {subscription} of {topic} {what} from there")
 
 
 def _show_offsets(body: Fields, positions: Positions | None, found: Fields) -> None:
@@ -132,7 +132,7 @@ def _show_offsets(body: Fields, positions: Positions | None, found: Fields) -> N
         say(line)
     for dc in found:
         if not fields_of(found, dc) and "offsets" not in body:
-            say(f"{dc}: its log does not answer; found out there when it does")
+            say(f"{dc}: its log does not answer; the position is determined when it does")
 
 
 def _moved(positions: Positions, entry: Fields) -> str:
@@ -155,7 +155,7 @@ def _kept_within(body: Fields, found: Fields) -> Iterator[str]:
             if wanted is not None and wanted != got:
                 edge = "begins" if isinstance(got, int) and got > wanted else "ends"
                 yield (
-                    f"{dc}/{entry.get('partition')}: not at {wanted}, for what the log holds "
+                    f"{dc}/{entry.get('partition')}: not at {wanted}, because the log "
                     f"{edge} at {got}"
                 )
 
@@ -164,7 +164,7 @@ def retransmission(to: str | None, offsets: list[str] | None) -> dict[str, Any]:
     """Return the request body for the options. Raises UsageWrong."""
     if bool(to) == bool(offsets):
         raise UsageWrong(
-            "say where to go on: --to with a time, start or end, or --offset DC/PARTITION=N, "
+            "give the new position: --to with a time, start or end, or --offset DC/PARTITION=N, "
             "not both"
         )
     if offsets:

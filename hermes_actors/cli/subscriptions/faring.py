@@ -50,7 +50,7 @@ def list_subscriptions(
         Sort | None, typer.Option("--sort", help="The worst first.", show_default="name")
     ] = None,
     tracked: Annotated[
-        bool, typer.Option("--tracked", help="Names of TOPIC's with tracking.")
+        bool, typer.Option("--tracked", help="Names of TOPIC's subscriptions with tracking.")
     ] = False,
     watch: WatchOption = False,
 ) -> None:
@@ -60,7 +60,7 @@ def list_subscriptions(
     """
     fares = topic is None or unhealthy or sort is not None
     if watch and not fares:
-        raise UsageWrong("--watch shows how they fare: leave out TOPIC, or add --sort name")
+        raise UsageWrong("--watch shows states, not names: leave out TOPIC, or add --sort name")
     if tracked and fares:
         raise UsageWrong("--tracked lists names: give TOPIC, and neither --unhealthy nor --sort")
     if topic is not None and not fares:
@@ -161,7 +161,7 @@ _WHY_COLUMNS: Columns = {
 def why(
     topic: TopicArgument, subscription: SubscriptionArgument, watch: WatchOption = False
 ) -> None:
-    """Show for each datacentre and node what delays a subscription, or that it is delivered."""
+    """Show what delays a subscription, for each datacentre and node."""
     path = f"{subscription_path(topic, subscription)}/why"
     show = partial(_show_why, topic, subscription)
     watched(lambda: show_answer(management().get(path), show), watch)
@@ -186,7 +186,7 @@ def _show_why(topic: str, subscription: str, found: Fields) -> None:
             rows.append({**node, "datacenter": name})
             if details := "; ".join(str(each.get("text")) for each in fields_of(node, "details")):
                 lines.append(f"{name} {node.get('node')}: {details}")
-    show_table(_WHY_COLUMNS, rows, "the node that was asked follows no node's status")
+    show_table(_WHY_COLUMNS, rows, "this node does not follow the status of any node")
     for line in lines:
         say(line)
     say_letters(topic, subscription, found)

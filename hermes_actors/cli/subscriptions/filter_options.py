@@ -14,8 +14,8 @@ FilterOption = Annotated[
     typer.Option(
         "--filter",
         metavar="jsonpath:PATH=REGEX|avropath:PATH=REGEX|header:NAME=REGEX|JSON",
-        help="What passes: the whole value must match. Repeatable: all must pass. A path that "
-        "holds = needs the form in JSON.",
+        help="Deliver only messages that match; the regex must match the whole value. "
+        "Repeatable: all must match. A path that contains = needs the JSON form.",
     ),
 ]
 _KEYS = {"jsonpath": "path", "avropath": "path", "header": "header"}

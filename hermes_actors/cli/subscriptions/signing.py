@@ -5,7 +5,7 @@ import typer
 from hermes_actors.cli.administration.arguments import SubscriptionArgument, TopicArgument
 from hermes_actors.cli.administration.resource import show_changed, subscription_path
 from hermes_actors.cli.connection.asking import management, management_command
-from hermes_actors.cli.output.render import Fields, say, show_answer
+from hermes_actors.cli.output.render import Fields, counted, say, show_answer
 
 app = typer.Typer()
 
@@ -23,7 +23,10 @@ def rotate_secret(topic: TopicArgument, subscription: SubscriptionArgument) -> N
 def _show_secret(found: Fields) -> None:
     say(str(found.get("secret", "")))
     if older := found.get("olderSecrets"):
-        say(f"signing with {older} older too, until hermes subscription retire-secrets")
+        say(
+            f"also signing with {counted(older, 'older secret')} until "
+            "'hermes subscription retire-secrets'"
+        )
 
 
 @management_command(app, "hermes subscription retire-secrets shop.orders billing")

@@ -59,12 +59,12 @@ def filter_test(
     filters: FilterOption = None,
     headers: Annotated[
         list[str] | None,
-        typer.Option("--header", "-H", metavar="NAME:VALUE", help="A header that was propagated."),
+        typer.Option("--header", "-H", metavar="NAME:VALUE", help="A propagated header."),
     ] = None,
 ) -> None:
     """Test whether a message passes filters: MATCHED, NOT_MATCHED, or ERROR with the reason."""
     if (subscription is None) is not bool(filters):
-        raise UsageWrong("give either SUBSCRIPTION, whose filters are tried, or --filter")
+        raise UsageWrong("give either SUBSCRIPTION, to test its filters, or --filter")
     given = filters_of(filters)
     body = {
         "message": base64.b64encode(body_of(message, file)).decode(),

@@ -107,7 +107,7 @@ def dead_letter_pages(console: Console) -> list[HTTPRouteHandler]:
     async def cancel(request: AnyRequest, topic: FromPath[str], name: FromPath[str]) -> Answer:
         await console.gate.act(request, redrives.cancel, topic, name)
         where = place_of(topic, name)["base"] + "/dead-letters"
-        return console.done(where, "The re-drive is cancelled. What is in flight is completed.")
+        return console.done(where, "The re-drive is cancelled. Letters in flight are finished.")
 
     return [
         shows(console, "/dead-letters/live", "redrive_live.html", last_redrive),

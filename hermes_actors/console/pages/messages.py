@@ -109,7 +109,8 @@ def message_pages(console: Console) -> list[HTTPRouteHandler]:
             return await form_page(request, topic, given, error)
         dc = console.config.dc
         said = {201: f"The log of {dc} has it."}.get(
-            status, f"It is on this node's disk, because no log takes it. It is sent to {dc} later."
+            status,
+            f"It is on this node's disk, because no log accepts it now. It is sent to {dc} later.",
         )
         where = f"/console/topics/{quote(topic)}/messages?sent={quote(id_, safe='')}"
         return console.done(where, f"Message {id_} is published. {said}")

@@ -60,7 +60,7 @@ def retransmission_page(console: Console) -> list[HTTPRouteHandler]:
                 raise
             # It is recorded, and the consumers move as soon as they can.
             return console.done(base, error.message)
-        return console.done(base, f"{name} has moved: its consumers go on from there.")
+        return console.done(base, f"{name} has moved: its consumers continue from there.")
 
     return [shown, move]
 

@@ -55,7 +55,9 @@ def action_pages(console: Console) -> list[HTTPRouteHandler]:
 
     return [
         *action("suspend", suspend, "{name} is suspended: messages wait until it is activated."),
-        *action("activate", activate, "{name} is activated: what waits is being delivered."),
+        *action(
+            "activate", activate, "{name} is activated: its waiting messages are being delivered."
+        ),
         *action("rotate", secrets.rotate, ""),
         *action("retire", secrets.retire, "{name} signs with its newest secret only."),
         *action("remove", subscriptions.delete, "{name} is removed."),

@@ -131,7 +131,7 @@ def summed_up(
     """
     of_each = tuple(outcomes.values())
     if not recipients:
-        return SendOutcome(0, "", Failure.UNRESOLVED, "there is nobody to push to", of_each)
+        return SendOutcome(0, "", Failure.UNRESOLVED, "there is no recipient to push to", of_each)
     waiting = [
         (each.name, outcomes[each.key])
         for each in recipients

@@ -113,7 +113,7 @@ class Pushing:
         self.sender: Sender = parts.sender_of(live)
         if self._head.dropped:
             _logger.warning(
-                "%s: fixed headers left out, their names are taken or not valid: %s",
+                "%s: fixed headers left out, because their names are reserved or not valid: %s",
                 live.name,
                 ", ".join(self._head.dropped),
             )
@@ -175,7 +175,7 @@ class Pushing:
     ) -> None:
         """Push to the recipient that was found, usually another one than in the last attempt."""
         if not found:
-            done(unresolved("there is nobody to push to"))
+            done(unresolved("there is no recipient to push to"))
             return
         (recipient,) = found
         served.last_key = recipient.key

@@ -142,7 +142,7 @@ def ending_detail(reason: DiscardReason, outcome: SendOutcome) -> str:
     said = outcome.reason()
     if reason is DiscardReason.CLIENT_ERROR and outcome.status in _FOR_LATER:
         said += (
-            f"; it is tried again with {outcome.status} in subscriptionPolicy.retryOn, or with "
+            f"; to retry it, add {outcome.status} to subscriptionPolicy.retryOn, or set "
             "retryClientErrors"
         )
     return said

@@ -299,7 +299,8 @@ class TopicProgress:
             ]
             for partition in lost:
                 _logger.warning(
-                    "%s %s/%d: somebody else has committed %s over ours; committing again",
+                    "%s %s/%d: another consumer has overwritten our commit with %s; committing "
+                    "again",
                     self._group,
                     self._topic,
                     partition,
@@ -361,7 +362,7 @@ class TopicProgress:
             if partition in self._sought:
                 return None
             _logger.warning(
-                "%s %s: a commit that no consumer of ours made counts: position %d",
+                "%s %s: continuing from a commit that no consumer of this broker made: position %d",
                 self._group,
                 self._topic,
                 commit.position,

@@ -75,7 +75,7 @@ class Endpoint(Struct, frozen=True):
             raise Unresolved(error.message) from error
         host = route.origin.host
         if self.hosts and not _is_one_of(host, self.hosts):
-            raise Unresolved(f"{host} is none of the hosts that it may become")
+            raise Unresolved(f"{host} is not one of the allowed hosts")
         literal = literal_address(host)
         if not self.hosts and literal is not None and str(literal) != host:
             # The C library accepts `2130706433` as an IP address, though it looks like a label.

@@ -65,7 +65,7 @@ class Settings(Struct, frozen=True):
         metadata = live.subscription.endpoint_address_resolver_metadata
         path = "endpointAddressResolverMetadata"
         if metadata.get(RESOLVE) not in (None, DNS):
-            raise Refused(f'{path}.{RESOLVE}: the only way is "{DNS}"; leave it out for none')
+            raise Refused(f'{path}.{RESOLVE}: must be "{DNS}", or be left out')
         hosts = metadata.get(HOSTS) or []
         if not isinstance(hosts, list) or not all(isinstance(each, str) for each in hosts):
             raise Refused(f'{path}.{HOSTS} is a list of hosts such as "*.orders.example.com"')

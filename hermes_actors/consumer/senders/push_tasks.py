@@ -64,7 +64,7 @@ class PushTasks:
                 outcome = await work()
         # Any exception: no endpoint's bytes may end the pushes of others.
         except Exception as error:
-            _logger.error("a push met what it did not expect: %r", error, exc_info=error)
+            _logger.error("a push failed unexpectedly: %r", error, exc_info=error)
             detail = f"the sender failed: {type(error).__name__}"
             outcome = SendOutcome(0, "", Failure.MALFORMED, detail)
         finally:
@@ -81,4 +81,4 @@ async def _tell(done: Done, outcome: SendOutcome) -> None:
         done(outcome)
     # A consumer's bug must not end other subscriptions' pushes.
     except Exception as error:
-        _logger.error("an outcome could not be taken in: %r", error, exc_info=error)
+        _logger.error("an outcome could not be handled: %r", error, exc_info=error)

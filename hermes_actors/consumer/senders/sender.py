@@ -89,7 +89,9 @@ class SendOutcome(Struct, frozen=True, gc=False):
                 status += f" (Retry-After: {self.retry_after[:_RETRY_AFTER_CHARACTERS_MAX]})"
             detail = self.detail
             if not detail and 300 <= self.status < 400:
-                detail = "redirects are not followed; subscribe the address that it leads to"
+                detail = (
+                    "redirects are not followed; use the address that it leads to as the endpoint"
+                )
             return f"{status}: {detail}" if detail else status
         return f"{self.failure.value}: {self.detail}" if self.detail else self.failure.value
 

@@ -112,7 +112,7 @@ class SerialDispatch(Dispatching[Delivery]):
                 return count
             last = delivery.last
             status, reason = (0, "none") if last is None else (last.status, last.reason())
-            detail = f"while the endpoint is not well; last answer: {reason}"
+            detail = f"while the endpoint is failing; last answer: {reason}"
             self._give_up(delivery, DiscardReason.EXPIRED, status, detail)
         return FILL_MAX
 

@@ -102,8 +102,8 @@ def open_folder(folder: Path) -> SpoolDisk:
     except BlockingIOError as error:
         owner = holder_of(folder / LOCK_NAME) or "unknown"
         raise StartupError(
-            f"spool.directory: {folder} is used by another process (pid {owner}); stop that one, "
-            f"give this node a name or a directory of its own, {way_out}"
+            f"spool.directory: {folder} is used by another process (pid {owner}); stop it, give "
+            f"this node its own name or directory, {way_out}"
         ) from error
     except OSError as error:
         raise StartupError(

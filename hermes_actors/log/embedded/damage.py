@@ -129,12 +129,12 @@ def _gaps(connection: sqlite3.Connection, partition: PartitionRow) -> Iterator[G
 
 def refusal(path: Path, damage: LogDamage) -> DamageFound:
     """The error of a start without permission to lose anything."""
-    cost = "go on without them"
+    cost = "continue without them"
     if damage.unreadable:
         cost = "begin an empty log, without its topics and subscriptions"
     return DamageFound(
         f"{path}: the log is damaged: {damage.text}; restore {path.parent} from a copy, or start "
-        f"once with --accept-damage to {cost} (the damaged files are kept beside)"
+        f"once with --accept-damage to {cost} (the damaged files are kept next to it)"
     )
 
 

@@ -43,8 +43,8 @@ def open_store(directory: Path, *, accepts_damage: bool = False) -> Store:
     except BlockingIOError as error:
         holder = holder_of(file) or "unknown"
         raise StartupError(
-            f"{directory}: the log is open in another process (pid {holder}); "
-            "stop that one or give this one a directory of its own"
+            f"{directory}: the log is open in another process (pid {holder}); stop it, or give "
+            "this node its own directory"
         ) from error
     except OSError as error:
         raise StartupError(
@@ -143,6 +143,6 @@ def _check(connection: sqlite3.Connection, path: Path) -> None:
     size_bytes = path.stat().st_size
     if size_bytes < pages * page_bytes:
         raise StartupError(
-            f"{path}: the log is torn: {size_bytes} bytes of {pages * page_bytes} are there; "
+            f"{path}: the log is cut short: {size_bytes} of {pages * page_bytes} bytes are left; "
             "restore it from a copy"
         )

@@ -227,8 +227,8 @@ class Writer:
             return
         self.trouble = (
             f"{self._store.path.with_name(name)} was deleted, moved or replaced while the node "
-            "ran: nothing more is stored; stop the node in good order and start it again, which "
-            "says what is missing"
+            "ran: nothing more is stored; stop the node normally and start it again: it then "
+            "reports what is missing"
         )
         _logger.error("%s", self.trouble)
 

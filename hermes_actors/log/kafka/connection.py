@@ -129,7 +129,7 @@ class KafkaCluster:
             )
         if isinstance(error, errors.UnsupportedSaslMechanismError | errors.IllegalSaslStateError):
             return (
-                f"{where}: does not take {cluster.sasl_mechanism}; see {field}.sasl_mechanism "
+                f"{where}: does not accept {cluster.sasl_mechanism}; see {field}.sasl_mechanism "
                 f"and {field}.security_protocol"
             )
         if _is_login_refused(error):
@@ -153,7 +153,7 @@ class KafkaCluster:
             hint = f"{field}.security_protocol"
             if cluster.security_protocol.endswith("SSL") and not cluster.certificate_file:
                 hint += f" and {field}.certificate_file"
-            return f"{where}: ended the connection; if it does so each time, see {hint}"
+            return f"{where}: ended the connection; if this repeats, see {hint}"
         return f"{where}: {_first_line(error)}"
 
     def security(self) -> dict[str, Any]:

@@ -306,7 +306,7 @@ def _raise_for(code: int, message: str | None, topic: str) -> None:
     if code == kafka_errors.UnknownTopicOrPartitionError.errno:
         raise UnknownTopic(topic)
     if code in _BAD_SETTINGS:
-        raise ValueError(f"{topic}: Kafka does not take it: {message}")
+        raise ValueError(f"{topic}: Kafka does not accept it: {message}")
     if code:
         error: Any = kafka_errors.for_code(code)
         raise error(message or topic)

@@ -48,4 +48,4 @@ class AccountProvider:
 
     def refusal(self) -> Unauthenticated:
         """The error for a request without the credentials it needs."""
-        return self._authenticator.refusal("Credentials are needed here")
+        return self._authenticator.refusal("Credentials are required here")

@@ -31,7 +31,7 @@ class AccessMode:
         """Set the mode. Raises Refused."""
         if mode not in tuple(each.value for each in Mode):
             raise Refused(
-                f"mode '{mode}' does not exist; it is one of {', '.join(Mode)}",
+                f"mode '{mode}' does not exist; use one of {', '.join(Mode)}",
                 ErrorCode.VALIDATION_ERROR,
             )
         self._mode = Mode.READ_WRITE if mode == Mode.READ_WRITE else Mode.READ_ONLY_ADMIN

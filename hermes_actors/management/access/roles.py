@@ -93,7 +93,7 @@ class OpenToAll:
 
     def refusal(self) -> Unauthenticated:
         """The error that the interface demands. Never used: this provider needs no credentials."""
-        return Unauthenticated("Credentials are needed here", ())
+        return Unauthenticated("Credentials are required here", ())
 
 
 def roles_of(

@@ -124,15 +124,14 @@ class Drains:
         if node not in nodes:
             known = ", ".join(nodes) or "none"
             raise Refused(
-                f"No consuming node '{node}' of {dc} is known; known are: {known}. To drain one "
-                "that is yet to come, force it"
+                f"No consuming node '{node}' of {dc} is known; known are: {known}. To drain a "
+                "node that does not exist yet, use force"
             )
         draining = self._metadata.catalog.draining_in(dc)
         if node not in draining and all(each in draining for each in nodes if each != node):
             raise Refused(
-                f"'{node}' is the last consuming node of {dc} that is not drained. Where all are, "
-                "that does not count: they share the work as if none was. To drain it all the "
-                "same, force it"
+                f"'{node}' is the last consuming node of {dc} that is not drained. If all nodes "
+                "are drained, they share the work as if none were. To drain it anyway, use force"
             )
 
 

@@ -95,7 +95,7 @@ class Balancing:
         if subscription and not any(
             each["subscriptions"] or each["unassigned"] for each in datacenters
         ):
-            raise _not_found(f"No subscription '{subscription}' is there")
+            raise _not_found(f"Subscription '{subscription}' does not exist")
         if node and not any(each["members"] or each["drained"] for each in datacenters):
             raise self._unknown_node(node)
         return {"datacenters": datacenters}
@@ -130,7 +130,7 @@ class Balancing:
             raise Unavailable(f"Nothing is planned in {own} now: no consuming node takes part")
         if self._is_planning:
             # In a large cluster planning takes a second of CPU, which this node needs otherwise.
-            raise Unavailable("Another plan is being made now; ask again")
+            raise Unavailable("Another plan is being made now; try again")
         base = state.plan_offset
         self._is_planning = True
         try:
@@ -138,7 +138,7 @@ class Balancing:
         finally:
             self._is_planning = False
         if state is not followed.state or state.plan_offset != base:
-            raise Unavailable("The leader has made a plan meanwhile; ask again")
+            raise Unavailable("The leader has made a plan meanwhile; try again")
         changes = tuple([change_view(state, each) async for each in each_in_turns(assignments)])
         moves = sum(each.moves for each in changes)
         return {"datacenter": own, "plan": PlanView(state.term, base, moves, changes)}
@@ -172,7 +172,7 @@ class Balancing:
         if about in catalog.subscriptions or any(about in each.subscriptions for each in states):
             return _Subject(subscription=about)
         if "$" in about:
-            raise _not_found(f"No subscription '{about}' is there")
+            raise _not_found(f"Subscription '{about}' does not exist")
         nodes = {member.node for state in states for member in state.members.values()}
         nodes |= {departed.node for state in states for departed in state.departed}
         nodes |= {node for dc, node in catalog.drains if dc in self._followed}
@@ -200,7 +200,7 @@ class Balancing:
         state, trouble = followed.state, followed.trouble
         shown: dict[str, Any] = {"datacenter": dc, "isKnown": not trouble}
         if trouble:
-            shown["reason"] = f"not followed: {trouble}; what is shown was read before"
+            shown["reason"] = f"not followed: {trouble}; shown as last read"
         shown["term"] = state.term
         leader = state.members.get(state.leader)
         if leader is not None:

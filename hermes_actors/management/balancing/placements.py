@@ -70,7 +70,7 @@ class Placements:
                 if at % _IN_A_STEP == _IN_A_STEP - 1:
                     yield
             if count:
-                notice = f"subscriptions that nobody runs: {count}: {full}"
+                notice = f"subscriptions that no node runs: {count}: {full}"
                 found.append({"datacenter": dc, "text": notice})
         return found
 

@@ -164,8 +164,8 @@ def topic_violations(topic: Topic) -> Iterator[str]:
     if topic.retention_time.duration < 1:
         yield (
             "Topic.retentionTime.duration must be greater than or equal to 1, in retentionUnit "
-            "SECONDS, MINUTES, HOURS or DAYS: with less the topic keeps nothing of what it "
-            "acknowledges"
+            "SECONDS, MINUTES, HOURS or DAYS: with less the topic would keep no acknowledged "
+            "message"
         )
     yield from within_ranges("Topic.retentionTime", topic.retention_time)
     yield from label_violations("Topic.labels", topic.labels)
@@ -236,7 +236,7 @@ def _statuses(path: str, policy: SerialPolicy | BatchPolicy) -> Iterator[str]:
             if not 300 <= status <= 599:
                 yield f"{path}.{name}[{index}] must be an HTTP status from 300 to 599"
     for status in sorted({*policy.retry_on} & {*policy.discard_on}):
-        yield f"{path}.discardOn must not hold {status}, which retryOn holds"
+        yield f"{path}.discardOn must not contain {status}, which is in retryOn"
 
 
 def _filters(filters: list[Filter], filter_problems: Sequence[str]) -> Iterator[str]:

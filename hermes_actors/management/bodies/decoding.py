@@ -54,8 +54,7 @@ def json_value(body: bytes) -> Any:
     """Parse a body as JSON. Raises Refused with FORMAT_ERROR."""
     if sum(map(body.count, (b",", b"[", b"{", b":"))) > PARTS_MAX:
         raise Refused(
-            f"The body has more than {PARTS_MAX} commas, colons and brackets; nothing here needs "
-            "that",
+            f"The body has more than {PARTS_MAX} commas, colons and brackets; send a smaller one",
             ErrorCode.FORMAT_ERROR,
         )
     try:
@@ -66,7 +65,7 @@ def json_value(body: bytes) -> Any:
         raise Refused(f"The body is not valid JSON: {error}", ErrorCode.FORMAT_ERROR) from error
     except RecursionError as error:
         raise Refused(
-            f"The body nests deeper than {NESTING_MAX} levels; nothing here needs that",
+            f"The body nests deeper than {NESTING_MAX} levels; send a flatter one",
             ErrorCode.FORMAT_ERROR,
         ) from error
     return value

@@ -84,7 +84,7 @@ def require_valid_endpoint(endpoint: str, additional_protocols: Iterable[str] = 
     if len(endpoint) > ENDPOINT_CHARACTERS_MAX:
         raise Refused(
             f"Subscription.endpoint has {len(endpoint)} characters; at most "
-            f"{ENDPOINT_CHARACTERS_MAX} are taken"
+            f"{ENDPOINT_CHARACTERS_MAX} are allowed"
         )
     for each in split_addresses(endpoint):
         problem = address_problem(_FIELD.sub("dummy", each), (*PROTOCOLS, *additional_protocols))
@@ -146,7 +146,7 @@ def address_problem(filled: str, allowed: Iterable[str]) -> str:
     """
     unfit = _UNFIT.search(filled)
     if unfit is not None:
-        return f"the character {unfit.group()!r} cannot stand in a URI"
+        return f"the character {unfit.group()!r} is not allowed in a URI; percent-encode it"
     scheme, separator, _ = filled.partition("://")
     if not separator:
         return "expected <protocol>://<address>, for example https://host/path"
@@ -166,7 +166,7 @@ def address_problem(filled: str, allowed: Iterable[str]) -> str:
     if not host:
         return "it has no host"
     if "_" in host:
-        return f"host '{host}' holds an underscore, which host names cannot"
+        return f"host '{host}' contains an underscore, which host names cannot"
     # urlsplit has checked an IPv6 address in brackets.
     labels = [] if ":" in host else host.removesuffix(".").split(".")
     is_name = all(_HOST_LABEL.fullmatch(label) for label in labels)

@@ -111,8 +111,8 @@ class Groups:
             if topics:
                 count = "1 topic" if len(topics) == 1 else f"{len(topics)} topics"
                 raise Refused(
-                    f"Group {name} is not empty: it holds {count}, "
-                    f"{topics[0].name} for one; remove them first",
+                    f"Group {name} is not empty: it has {count}, for example {topics[0].name}; "
+                    "remove them first",
                     ErrorCode.GROUP_NOT_EMPTY,
                 )
             key = group_key(name)

@@ -61,7 +61,9 @@ class SigningSecrets:
 
         def with_newest(old: Subscription) -> Subscription:
             if old.signing is None:
-                raise Refused(f"Subscription {name} of topic {topic} signs nothing; rotate first")
+                raise Refused(
+                    f"Subscription {name} of topic {topic} does not sign; rotate its secret first"
+                )
             return replace(old, signing=SigningPolicy(old.signing.secrets[:1]))
 
         await self._subscriptions.amend(caller, topic, name, with_newest)

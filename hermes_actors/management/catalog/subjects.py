@@ -153,9 +153,10 @@ class Subjects:
         """
         if subject in self._metadata.catalog.subjects:
             raise Refused(
-                f"Topic {subject} is not there, but its schema is: of an earlier topic that is "
-                "being removed, of one that another is creating, or registered beforehand; try "
-                f"again, or have an administrator delete subject {subject} of /schema-registry",
+                f"Topic {subject} does not exist, but its schema does: it belongs to an earlier "
+                f"topic that is being removed, to one that is being created, or was registered "
+                f"beforehand; try again, or have an administrator delete subject {subject} in "
+                "/schema-registry",
                 ErrorCode.SCHEMA_ALREADY_EXISTS,
             )
 
@@ -334,7 +335,7 @@ def require_small(schema: Schema) -> None:
     """Raises Refused if the schema is longer than SCHEMA_BYTES_MAX."""
     size = len(schema.text.encode())
     if size > SCHEMA_BYTES_MAX:
-        raise Refused(f"The schema has {size} bytes; the most is {SCHEMA_BYTES_MAX}")
+        raise Refused(f"The schema has {size} bytes; the maximum is {SCHEMA_BYTES_MAX}")
 
 
 class ExternalSubjects(Subjects):

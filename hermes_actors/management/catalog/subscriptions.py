@@ -136,7 +136,7 @@ class Subscriptions:
             self._require_open_topic(new, None, live, caller)
             if str(name) in self._metadata.catalog.orphans:
                 raise Unavailable(
-                    f"Subscription {name.name} of another life of topic {topic} is being removed; "
+                    f"Subscription {name.name} of an earlier topic {topic} is being removed; "
                     "try again in a minute"
                 )
             if str(name) in self._metadata.catalog.subscriptions:

@@ -222,16 +222,15 @@ class Topics:
             old, new = plan()
             if new.durability is Durability.CONSISTENT is not old.topic.durability:
                 # First, because the log may be unable to give it.
-                await self._alter_log_topic(old, new)
+                await self._require_copies(old)
         await self._changes.make(decide)
 
-    async def _alter_log_topic(self, live: LiveTopic, new: Topic) -> None:
+    async def _require_copies(self, live: LiveTopic) -> None:
         topics = self._log.topics
         held = await topics.describe(live.log_topic)
-        if held is None:
-            raise Unavailable(f"The log does not have topic {live.name} yet; try again")
         try:
-            await topics.alter(live.log_topic, replace(held, copies_min=COPIES_MIN))
+            if held is not None:
+                await topics.alter(live.log_topic, replace(held, copies_min=COPIES_MIN))
         except ValueError as error:
             raise Refused(f"Topic {live.name} cannot be changed: {error}") from error
 
@@ -282,7 +281,7 @@ class Topics:
             count = "1 subscription" if len(keeping) == 1 else f"{len(keeping)} subscriptions"
             raise Refused(
                 f"Topic {topic.name} is not empty: it has {count} without "
-                f"autoDeleteWithTopicEnabled, {keeping[0]} for one; remove them first",
+                f"autoDeleteWithTopicEnabled, for example {keeping[0]}; remove them first",
                 ErrorCode.TOPIC_NOT_EMPTY,
             )
 

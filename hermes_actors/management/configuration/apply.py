@@ -214,7 +214,8 @@ class _Run:
         if same and same[-1] is not versions[-1]:
             raise Refused(
                 f"Topic.schema is version {same[-1].number} of {topic}; the newest is "
-                f"{versions[-1].number}, and an older one cannot become the newest; write that one",
+                f"{versions[-1].number}, and an older version cannot become the newest; use that "
+                "one",
                 ErrorCode.SCHEMA_BAD_REQUEST,
             )
 

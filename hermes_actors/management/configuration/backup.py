@@ -123,7 +123,7 @@ class Backups:
         outcomes = await metadata.log.append(metadata.topic, 0, records, Ack.ALL)
         for each, outcome in zip(registers, outcomes, strict=True):
             if not isinstance(outcome, Stored):
-                raise Unavailable(f"Not all was restored: {outcome.reason}; restore again")
+                raise Unavailable(f"The restore is incomplete: {outcome.reason}; restore again")
             log_change(author, each.key, None, each.body)
 
 
@@ -139,7 +139,7 @@ def as_lines(registers: list[Register]) -> bytes:
 
 
 def _decoded(line: bytes, number: int, now_ms: int) -> Register:
-    at = f"Line {number} is not one of a backup"
+    at = f"Line {number} is not part of a backup"
     try:
         saved = msgspec.json.decode(line, type=Saved)
         at = f"Line {number}, {saved.key}, cannot be restored"
@@ -156,7 +156,7 @@ def _problem_of(register: Register, now_ms: int) -> str:
     parsed = parse_key(register.key)
     names, resource = parsed.names, resource_of(register.key)
     if parsed.kind in _RUNTIME or resource == register.key or str(parsed) != register.key:
-        return "backups hold no such key"
+        return "backups have no such key"
     if register.stamp > now_ms + _AHEAD_MS:
         return "its stamp is more than a day ahead of this node's clock"
     problem = ""

@@ -27,14 +27,14 @@ class Loader(yaml.CSafeLoader):
 
 
 def _require_no_twins(node: Any) -> None:
-    """Raises ValueError for a key that is there twice, of which the parser would drop one."""
+    """Raises ValueError for a key that appears twice, of which the parser would drop one."""
     if node.id == "scalar":
         return
     keys = [key.value for key, _ in node.value] if node.id == "mapping" else []
     for at, key in enumerate(keys):
         if isinstance(key, str) and key in keys[:at]:
             line = node.value[at][0].start_mark.line + 1
-            raise ValueError(f"line {line}: {key} is there twice")
+            raise ValueError(f"line {line}: {key} appears twice")
     for each in node.value:
         _require_no_twins(each[1] if node.id == "mapping" else each)
 
@@ -88,7 +88,7 @@ def configuration_of(text: str) -> bytes:
         for event in () if is_json else yaml.parse(text, Loader=Loader):
             if isinstance(event, yaml.AliasEvent):
                 # Nested aliases stand for a text that is far larger.
-                raise ValueError(f"*{event.anchor} is an alias; write out what it stands for")
+                raise ValueError(f"*{event.anchor} is an alias; write its content instead")
         for kind, item, _ in items_in(text, is_json=is_json):
             whole.setdefault(kind, []).append(item)
         found = msgspec.json.encode(whole)

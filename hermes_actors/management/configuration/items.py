@@ -110,7 +110,7 @@ def items_of(configuration: object) -> list[Item]:
         for at, body in enumerate(configuration.get(kind) or ()):
             item = item_of(kind, body, f"{kind}[{at}]")
             if items.setdefault(item.resource, item) is not item:
-                raise Refused(f"{item.resource} is there twice", ErrorCode.FORMAT_ERROR)
+                raise Refused(f"{item.resource} appears twice", ErrorCode.FORMAT_ERROR)
     return [*items.values()]
 
 

@@ -344,4 +344,4 @@ def _read_cursor(text: str | None) -> dict[str, int]:
     try:
         return msgspec.json.decode(base64.urlsafe_b64decode(text), type=dict[str, int])
     except (ValueError, msgspec.MsgspecError) as error:
-        raise Refused("before: give the `next` of an earlier page, as it was") from error
+        raise Refused("before: give the `next` of an earlier page, unchanged") from error

@@ -215,7 +215,7 @@ def _view(redrive: Redrive, dc: str, progress: RedriveProgress) -> dict[str, Any
     elif cancelled is not None:
         at = iso_ms(cancelled.at_ms, "seconds")
         view["state"] = "CANCELLED"
-        view["reason"] = f"cancelled by {cancelled.by or 'nobody known'} at {at}"
+        view["reason"] = f"cancelled by {cancelled.by or 'an unknown account'} at {at}"
     return view | {figure: getattr(progress, figure) for figure in _FIGURES}
 
 

@@ -65,7 +65,8 @@ def selection_in(kind: type[L], body: Mapping[str, Any], action: str) -> L:
     named = given.keys() - {"all", "dryRun", "ratePerSecond"}
     if selection.all == bool(named):
         raise Refused(
-            f"Say which dead letters to {action}: by ids, reason, status, messageId, since, until, "
+            f"Choose the dead letters to {action}: by ids, reason, status, messageId, since, "
+            "until, "
             'or all of them with {"all":true}, not both'
         )
     return selection

@@ -49,7 +49,7 @@ class RequestBody:
                 event = await self._receive()
         if event is None:
             raise Refused(
-                "The body did not come within management.body_timeout_ms "
+                "The body did not arrive within management.body_timeout_ms "
                 f"({self._timeout_s * 1_000:g} ms); send it again",
                 ErrorCode.TIMEOUT,
             )
@@ -62,8 +62,8 @@ class RequestBody:
 def _require_small(size_bytes: int) -> None:
     if size_bytes > BODY_BYTES_MAX:
         raise Refused(
-            f"The body has {size_bytes} bytes or more; management takes at most {BODY_BYTES_MAX} "
-            "of one, which no setting changes; send less at once",
+            f"The body has {size_bytes} bytes or more; management accepts at most "
+            f"{BODY_BYTES_MAX}, a fixed limit; send less at once",
             ErrorCode.OTHER,
             status=413,
         )

@@ -71,7 +71,7 @@ REGISTRY = "/schema-registry"
 REGISTRY_JSON = "application/vnd.schemaregistry.v1+json"
 _SUBSCRIPTIONS = "/topics/{topic}/subscriptions"
 _WORD = re.compile("[A-Za-z0-9]+")
-_REFUSED = "Wrong, forbidden, absent, or (5XX) to be tried again: the message says which"
+_REFUSED = "Invalid, forbidden, not found, or (5XX) worth a retry; the message says which"
 _Code = StrEnum("ErrorCode", {each.name: each.name for each in ErrorCode})  # type: ignore[misc]
 _error = msgspec.defstruct("Error", [("message", str), ("code", _Code)])
 # Confluent's errors have an error_code; errors of authentication and rights have a code.

@@ -36,8 +36,8 @@ class Origins:
             return
         page = "A page of another site" if origin is None else f"A page of '{origin[:_SHOWN_MAX]}'"
         raise Refused(
-            f"{page} may not change anything here: browsers send along the credentials that they "
-            "remember; if it is your console, add its origin to management.trusted_origins",
+            f"{page} may not change anything here: browsers send remembered credentials along; "
+            "if it is your console, add its origin to management.trusted_origins",
             ErrorCode.PERMISSION_DENIED,
         )
 
@@ -75,9 +75,9 @@ class Hosts:
         for name, value in headers:
             if name.lower() == b"host" and value and not self._takes(value.decode("latin-1")):
                 raise Refused(
-                    f"Host '{value.decode('latin-1')[:_SHOWN_MAX]}' is no name of this node, so "
-                    "that no page of that name can act here (DNS rebinding); ask by an address or "
-                    "localhost, or add the name to management.allowed_hosts",
+                    f"The Host header '{value.decode('latin-1')[:_SHOWN_MAX]}' does not name "
+                    "this node, so the request is refused (protection from DNS rebinding); use "
+                    "an IP address or localhost, or add the name to management.allowed_hosts",
                     ErrorCode.OTHER,
                     status=421,
                 )

@@ -83,7 +83,7 @@ class Pulls:
         asked = decode_plain(kind, body)
         if kind is PullRequest and live.state is SubscriptionState.SUSPENDED:
             raise Refused(
-                f"Subscription {live.name} is suspended; activate it, and its messages come",
+                f"Subscription {live.name} is suspended; activate it to get its messages",
                 ErrorCode.OTHER,
                 status=409,
             )

@@ -98,7 +98,7 @@ class MessageTracking:
         found = await self._letters.newest(lives, wanted, _LETTERS_MAX)
         troubles += [f"{dc}: {reason}" for dc, reason in found.silent.items()]
         if not found.is_whole:
-            troubles.append("there may be more dead letters of it than were looked at")
+            troubles.append("it may have more dead letters than were searched")
         searched = [f"the open dead letters of your subscriptions ({len(lives)})"]
         spool, spooled = self._spool(), []
         if spool is not None:

@@ -53,7 +53,7 @@ class Trials:
         asked = decode_plain(PushTest, body).message
         message = None if asked is None else decode_base64(asked, "PushTest.message")
         if self._push is None:
-            raise Unavailable("This node pushes nothing; ask another management node")
+            raise Unavailable("This node does not push; ask another management node")
         trial = await self._push(live, self._topics.live(topic), message)
         shown: dict[str, Any] = msgspec.to_builtins(trial)
         return {**self._place, **shown}

@@ -85,8 +85,8 @@ def _at_date(date: str, now_ms: int) -> Moment:
         ) from error
     if is_of_some_zone(date):
         raise Refused(
-            f"retransmissionDate '{date}' says no zone, so it could be any of 24 hours; give "
-            "one with its zone, such as 2030-01-31T12:00:00Z",
+            f"retransmissionDate '{date}' has no time zone; add one, for example "
+            "2030-01-31T12:00:00Z",
             ErrorCode.FORMAT_ERROR,
         )
     return Moment(time_ms)
@@ -228,9 +228,9 @@ class Retransmissions:
                     pause_s = min(2 * pause_s, _POLL_MAX_S)
         if behind:
             raise Unavailable(
-                f"The consumers of subscription {live.name} in {', '.join(behind)} have not gone "
-                f"to the new offsets within {TAKEN_UP_WITHIN_S:.0f} s. The retransmission is "
-                "recorded, and they will as soon as they can: see GET "
+                f"The consumers of subscription {live.name} in {', '.join(behind)} have not "
+                f"moved to the new offsets within {TAKEN_UP_WITHIN_S:.0f} s. The retransmission "
+                "is recorded, and they move as soon as they can: see GET "
                 f"/topics/{live.name.topic}/subscriptions/{live.name.name}/why and …/lag",
                 ErrorCode.UNABLE_TO_MOVE_OFFSETS_EXCEPTION,
                 status=None,

@@ -38,7 +38,9 @@ class Query:
         self._cpu_s = cpu_s
         self._used_s = 0.0
         if (size := len(msgspec.json.encode(body))) > QUERY_BYTES_MAX:
-            raise _malformed(f"has {size} bytes; the most is {QUERY_BYTES_MAX}, so ask in parts")
+            raise _malformed(
+                f"has {size} bytes; the maximum is {QUERY_BYTES_MAX}, so split the query"
+            )
         self._test = _all_of(_object(body.get("query"), "query"))
 
     def takes(self, found: Object) -> bool:
@@ -109,7 +111,7 @@ def _value_test(path: str, condition: Any) -> _ValueTest:
             if limit is None:
                 raise Refused(f"query: {path}.{order} must be a number", ErrorCode.OTHER, 400)
             return lambda value, _: _is_beyond(value, limit, order)
-    raise _malformed(f"{path}: '{operator}' is no operator; use eq, ne, in, like, gt or lt")
+    raise _malformed(f"{path}: '{operator}' is not an operator; use eq, ne, in, like, gt or lt")
 
 
 def _pattern(path: str, wanted: Any) -> Pattern:
@@ -117,8 +119,8 @@ def _pattern(path: str, wanted: Any) -> Pattern:
         raise _malformed(f"{path}.like must be a string")
     if not is_for_loop(wanted):
         raise _malformed(
-            f"{path}.like is too large a regular expression; repetitions count, and the most is "
-            f"{LOOP_SIZE_MAX} characters"
+            f"{path}.like is too large a regular expression; repetitions count, and the maximum "
+            f"is {LOOP_SIZE_MAX} characters"
         )
     try:
         return Pattern(wanted)

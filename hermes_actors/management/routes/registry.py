@@ -40,7 +40,7 @@ def elsewhere_routes(registry: str) -> list[HTTPRouteHandler]:
         include_in_schema=False,
     )
     async def elsewhere() -> Answer:
-        message = f"Schemas are kept in the registry {registry}; ask that one"
+        message = f"Schemas are kept in the registry {registry}; use that one"
         return _answer({"error_code": 50101, "message": message}, 501)
 
     return [elsewhere]

@@ -30,7 +30,7 @@ _Severity = Annotated[
 ]
 _Names = Annotated[list[str] | None, QueryParameter(name="subscriptionNames")]
 _Topics = Annotated[list[str] | None, QueryParameter(name="qualifiedTopicNames")]
-_Limit = Annotated[int | None, QueryParameter(name="limit", description="The first so many", ge=1)]
+_Limit = Annotated[int | None, QueryParameter(name="limit", description="Maximum number", ge=1)]
 
 
 def overview_routes(add: Add, parts: Administration) -> list[HTTPRouteHandler]:

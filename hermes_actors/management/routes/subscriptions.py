@@ -30,7 +30,7 @@ from hermes_actors.model.subscription import SubscriptionState
 
 _ALL = "/topics/{topic:str}/subscriptions"
 _OF_OWNER = "GET /subscriptions/owner/{source:str}/{owner:str}"
-_DryRun = Annotated[bool, QueryParameter(name="dryRun", description="Only tell the offsets")]
+_DryRun = Annotated[bool, QueryParameter(name="dryRun", description="Only show the offsets")]
 
 
 def subscription_routes(add: Add, parts: Administration) -> list[HTTPRouteHandler]:

@@ -34,7 +34,7 @@ class NodeHealth:
     def require_readable(self) -> None:
         """Raises Unavailable until the catalog is complete: before, a missing object may exist."""
         if not self._metadata.is_readable:
-            raise Unavailable(f"The metadata is not there yet: {self._metadata.health.reason}")
+            raise Unavailable(f"The metadata is not available yet: {self._metadata.health.reason}")
 
     async def shown(self) -> dict[str, Any]:
         """The health of this node: UP, with `notices` (warnings for operators) if there are any.
@@ -48,7 +48,7 @@ class NodeHealth:
         if self._replicator and not self._statuses.may_be_there(self._replicator):
             notices.append(
                 f"metadata.replicator: node '{self._replicator}' of {self._metadata.dc} is not "
-                "there, so changes made in other datacentres do not arrive here; start it, or name "
-                f"another one in the configuration of every node of {self._metadata.dc}"
+                f"running, so changes made in other datacentres do not arrive here; start it, or "
+                f"name another one in the configuration of every node of {self._metadata.dc}"
             )
         return {"status": "UP", "notices": notices} if notices else {"status": "UP"}

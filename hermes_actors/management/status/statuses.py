@@ -115,7 +115,7 @@ class Statuses:
         if trouble is not None:
             reasons.append(sentence(trouble))
         elif view.is_gone and not header.is_leaving:
-            reasons.append(f"not heard of for {span(view.age_s)}")
+            reasons.append(f"not heard from for {span(view.age_s)}")
         if view.has_rival:
             reasons.append(f"another process reports as {header.node} too; give each its own name")
         return {

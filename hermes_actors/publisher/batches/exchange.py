@@ -107,8 +107,8 @@ class BatchExchange(Exchange):
             elif not self._is_read:
                 self.stop(
                     Refused(
-                        f"For {self._idle_s:g} s no more of the body came: lines after this were "
-                        "not read",
+                        f"No more of the body arrived for {self._idle_s:g} s: lines after this "
+                        "were not read",
                         ErrorCode.TIMEOUT,
                     )
                 )

@@ -200,7 +200,7 @@ def form_of(
     if media_type == EVENTS and takes_events:
         return WrappedForm(ArraySplitter(bytes_max), common, _event)
     accepted = [LINES, ARRAY, ENVELOPES] + [EVENTS] * takes_events
-    said = f"is {media_type}, which is no batch" if media_type else "is missing"
+    said = f"is {media_type}, which is not a batch type" if media_type else "is missing"
     raise Refused(
         f"Content-Type {said}; send {', '.join(accepted[:-1])} or {accepted[-1]}", status=415
     )

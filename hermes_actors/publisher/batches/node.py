@@ -72,7 +72,8 @@ class Batches:
         coding = head.get("content-encoding") or "identity"
         if coding.strip().lower() != "identity":
             raise Refused(
-                f"Content-Encoding {coding} is not read: a batch is taken apart; send it as it is",
+                f"Content-Encoding {coding} is not supported for a batch; send the body "
+                "uncompressed",
                 status=415,
             )
         if len(self._open) >= self._config.batch_streams_max:

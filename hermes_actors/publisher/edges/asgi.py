@@ -51,7 +51,7 @@ class AsgiEdge(Edge):
         if request.fields.get(b"upgrade", b"").lower() == b"websocket":
             line.answer(_HTTP_ONLY)
         elif self._under_way >= most:
-            text = f"{most} requests are under way, as many as there may be connections; try again"
+            text = f"{most} requests are in progress, the maximum; try again"
             line.answer(error_answer(Unavailable(text), ""))
         else:
             self._under_way += 1

@@ -199,7 +199,7 @@ class Edge:
         if self.now_s - self._said_s < _SAID_EACH_S:
             self._unsaid += 1
         else:
-            more = f"; {self._unsaid} more heads were refused since this was said last"
+            more = f"; {self._unsaid} more were refused since the last such line"
             _logger.warning("Refused: %s%s", refusal.message, more if self._unsaid else "")
             self._said_s, self._unsaid = self.now_s, 0
         return error_answer(refusal, "", closes=True)

@@ -101,13 +101,13 @@ def _warn(found: Faced) -> bool:
     for gap in found.gaps:
         warn(
             f"{gap.dc}: {gap.topic}/{gap.partition}: offsets {gap.gap.start} to {gap.gap.end - 1} "
-            "are not in the archive: retention had taken them before this run; archive more often"
+            "are not in the archive: retention removed them before this run; archive more often"
         )
     for each in found.shorter:
         warn(
             f"{each.dc}: {each.topic}/{each.partition} ends at {each.log_end}, but is archived up "
-            f"to {each.archived_end}: the topic was made anew, or the log has lost its end; from "
-            "here on archive it into another folder"
+            f"to {each.archived_end}: the topic was created again, or the log has lost its end; "
+            "from now on archive it into another folder"
         )
     return bool(found.gaps or found.shorter)
 
@@ -125,18 +125,18 @@ def compact(folder: FolderArgument) -> None:
 @app.command(cls=PlainCommand, epilog=examples("hermes spark archive expire archive --keep 90d"))
 def expire(
     folder: FolderArgument,
-    keep: Annotated[str, typer.Option("--keep", metavar="TIME", help="How long: 90d, 12w, 36h.")],
+    keep: Annotated[str, typer.Option("--keep", metavar="TIME", help="Age such as 90d, 12w, 36h.")],
 ) -> None:
-    """Delete the hours that ended longer ago than that, and record it in the manifest."""
+    """Delete hours older than --keep, and record that in the manifest."""
     keep_ms = span_ms(keep)
     if keep_ms is None:
-        raise UsageWrong(f"--keep '{keep}': expected a length of time such as 90d, 12w or 36h")
+        raise UsageWrong(f"--keep '{keep}': expected a duration such as 90d, 12w or 36h")
     load_manifest(folder)
     now_ms = SystemClock().now_ms()
     with open_archive(folder, now_ms) as archive:
         for each in expired_topics(archive, now_ms - keep_ms):
             print(f"{each.topic}: deleted {each.hours:,} hours, {each.records:,} records")
-    print(f"kept: what is younger than {keep}")
+    print(f"kept: everything younger than {keep}")
 
 
 @app.command(

@@ -92,8 +92,8 @@ def _carry_out(disk: Disk, moves: Sequence[Move], manifest: Manifest) -> None:
             disk.rename(each.source, each.target)
         elif not disk.exists(each.target):
             raise LaunchFailed(
-                f"{disk.folder / each.source} is missing, which a run that was interrupted had "
-                "written; restore the archive's folder from a copy"
+                f"{disk.folder / each.source} is missing, which an interrupted run had written; "
+                "restore the archive's folder from a copy"
             )
     disk.sync_folders(name for each in moves for name in (each.source, each.target))
     disk.write(MANIFEST, _encoded(manifest))
@@ -128,8 +128,8 @@ def _take(folder: Path, lock: IO[str], now_ms: int) -> None:
     except BlockingIOError as error:
         lock.seek(0)
         raise LaunchFailed(
-            f"{folder}: the archive is being changed by {lock.read().strip() or 'another process'}"
-            "; wait for its end"
+            f"{folder}: the archive is in use by {lock.read().strip() or 'another process'}"
+            "; wait until it ends"
         ) from error
     # The kernel releases the lock with the process; the text is for people.
     lock.seek(0)
@@ -143,8 +143,8 @@ def _recovered(disk: Disk) -> Manifest:
     if not disk.exists(MANIFEST):
         if disk.exists(RECORDS):
             raise LaunchFailed(
-                f"{disk.folder} has records but no {MANIFEST}, so how far it goes is not known; "
-                "restore that file, or name another folder"
+                f"{disk.folder} has records but no {MANIFEST}, so its end is unknown; restore "
+                "that file, or use another folder"
             )
         disk.write(MANIFEST, _encoded(Manifest()))
     manifest = load_manifest(disk.folder)
@@ -157,8 +157,8 @@ def _recovered(disk: Disk) -> Manifest:
         return intent.manifest
     if intent.manifest.sequence != manifest.sequence:
         raise LaunchFailed(
-            f"{disk.folder}: {INTENT} is of commit {intent.manifest.sequence}, but {MANIFEST} of "
-            f"{manifest.sequence}; restore the archive's folder from a copy"
+            f"{disk.folder}: {INTENT} belongs to commit {intent.manifest.sequence}, but "
+            f"{MANIFEST} to {manifest.sequence}; restore the archive's folder from a copy"
         )
     disk.remove(INTENT)
     return manifest
@@ -172,7 +172,7 @@ def load_manifest(folder: Path) -> Manifest:
     content = Disk(folder).read(MANIFEST)
     if content is None:
         raise LaunchFailed(
-            f"there is no archive in {folder}; `hermes spark archive append` begins one"
+            f"there is no archive in {folder}; `hermes spark archive append` creates one"
         )
     return _decoded(folder / MANIFEST, content, Manifest)
 

@@ -34,7 +34,7 @@ app = command_group("")
 )
 def latency(
     output: Annotated[
-        Path, typer.Option("--output", "-o", metavar="FOLDER", help="Where the tables go.")
+        Path, typer.Option("--output", "-o", metavar="FOLDER", help="Folder for the tables.")
     ],
     dc: DcOption = None,
     file: DatacentresOption = None,
@@ -44,16 +44,14 @@ def latency(
         typer.Option(
             "--journal",
             metavar="SUBSCRIPTION=FILE",
-            help="What a subscriber was sent, as `hermes sink --write` writes it: "
+            help="A subscriber's journal, written by `hermes sink --write`: "
             "'shop.orders$billing=taken.ndjson'; repeatable.",
         ),
     ] = None,
     topic: TopicsOption = None,
     master: MasterOption = "",
 ) -> None:
-    """Report how long messages took to their subscribers, and the surplus copies stored
-    by hedging.
-    """
+    """Report delivery latencies, and the surplus copies stored by hedging."""
     journals = [journal_of(each) for each in journal or []]
     taken = snapshot_of(snapshot, file, dc, lambda: session("hermes latency", master))
     require_topics(taken, "--topic", topic or [])

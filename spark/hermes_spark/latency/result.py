@@ -124,4 +124,4 @@ def not_known(
                 f"subscriber's journal with --journal '{topic}${name}=FILE'"
             )
     if topics:
-        yield "hedges that were sent and stored nothing: they leave no trace in a log"
+        yield "hedges that stored nothing: they leave no trace in a log"

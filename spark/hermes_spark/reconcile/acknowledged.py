@@ -70,8 +70,8 @@ def acknowledged_list(text: str) -> AcknowledgedList:
         raise UsageWrong(f"--acknowledged {text}: there is no file {path}")
     if Path(path).name.startswith(("_", ".")):
         raise UsageWrong(
-            f"--acknowledged {text}: Spark passes over files whose name begins with _ or a dot; "
-            "call it otherwise"
+            f"--acknowledged {text}: Spark ignores files whose names begin with _ or a dot; "
+            "rename it"
         )
     return AcknowledgedList(topic, str(Path(path).absolute()), found)
 

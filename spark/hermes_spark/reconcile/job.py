@@ -125,7 +125,7 @@ def _reconcile(
     known = {*(life_of(each)[0] for each in published), *(each.topic for each in combinations)}
     for topic in topics or ():
         if topic not in known:
-            raise UsageWrong(f"--topic {topic}: neither a datacentre nor a list knows that topic")
+            raise UsageWrong(f"--topic {topic}: no datacentre and no list has that topic")
     result = Result(
         snapshot.taken_at_ms,
         dcs,

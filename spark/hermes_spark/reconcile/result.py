@@ -169,14 +169,17 @@ class Result(Struct, frozen=True):
             (self.count(Fate.LOST), "acknowledged and in no datacentre's log: lost"),
             (
                 self.settled_without_store,
-                "settled by a subscription and in no log: that log has lost its end",
+                "settled by a subscription but in no log: the log has lost its end",
             ),
             (self.count(Fate.PENDING), "acknowledged within the last minute and not stored yet"),
             (
                 self.count(Fate.KEPT),
-                "kept in a node's spool (202) and in no log yet, or lost there",
+                "in a node's spool (202) and in no log yet, or lost from the spool",
             ),
-            (self.count(Fate.EXPIRED), "in no log any more, or never: retention has passed them"),
+            (
+                self.count(Fate.EXPIRED),
+                "no longer in a log, or never stored: older than the retention",
+            ),
         ]
         found = [
             f"{_counted(count, 'message')} {'is' if count == 1 else 'are'} {text}"
@@ -185,19 +188,20 @@ class Result(Struct, frozen=True):
         ]
         if not self.has_lists:
             found.append(
-                "No list of acknowledged messages was given, so what is stored nowhere cannot be "
-                "known; give --acknowledged"
+                "No list of acknowledged messages was given, so messages that are stored nowhere "
+                "cannot be found; give --acknowledged"
             )
         elif self.unlisted:
             names = ", ".join(self.unlisted[:5]) + (" …" if len(self.unlisted) > 5 else "")
             found.append(
-                f"Of {_counted(len(self.unlisted), 'topic')} no list says what was acknowledged: "
+                f"Of {_counted(len(self.unlisted), 'topic')} no list has the acknowledged "
+                "messages: "
                 f"{names}"
             )
         if not found:
             acknowledged = sum(each.acknowledged for each in self.topics)
             found.append(
-                f"All that was acknowledged is stored: {_counted(acknowledged, 'message')}"
+                f"All acknowledged messages are stored: {_counted(acknowledged, 'message')}"
             )
         return found
 

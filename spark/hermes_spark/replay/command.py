@@ -89,10 +89,10 @@ def replay(
         ),
     ] = MANAGEMENT_URL_DEFAULT,
     rate: Annotated[
-        float, typer.Option("--rate", metavar="N", help="Messages a second, at most.", min=0.001)
+        float, typer.Option("--rate", metavar="N", help="Maximum messages per second.", min=0.001)
     ] = 100.0,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Only print how many there are, and from where.")
+        bool, typer.Option("--dry-run", help="Only print their number and their source.")
     ] = False,
     publish_url: PublishUrlOption = PUBLISH_URL_DEFAULT,
     master: MasterOption = "",
@@ -105,7 +105,7 @@ def replay(
     """
     if task:
         if ids is not None or topic or subscription or archive is None:
-            raise UsageWrong("--task says which messages; give only --archive with it")
+            raise UsageWrong("--task selects the messages; give only --archive with it")
         with ManagementClient(management) as client:
             found_task = task_of(client, task)
             # A folder for each task: the same messages may be wanted by another one.
@@ -141,7 +141,9 @@ def _replayed(
         missing = _missing(asked, wanted, write_in_order(found, kept))
         tally = _published(asked, rows_in_order(kept), publish_url, rate, missing)
     if tally.failed:
-        raise CommandFailed(f"{tally.failed:,} were not taken; why stands in {report / JOURNAL}")
+        raise CommandFailed(
+            f"{tally.failed:,} were not accepted; the reasons are in {report / JOURNAL}"
+        )
     return missing
 
 
@@ -171,12 +173,12 @@ def _asked(
         name = SubscriptionName.parse(subscription)
         only_for = name.name
         if topics and topics != [str(name.topic)]:
-            raise UsageWrong(f"--subscription says the topic, {name.topic}; leave out --topic")
+            raise UsageWrong(f"--subscription has the topic, {name.topic}; leave out --topic")
         topics = [str(name.topic)]
     if ids is not None and len(topics) != 1:
-        raise UsageWrong("--ids needs the one topic of the ids: --topic, or --subscription")
+        raise UsageWrong("--ids needs the topic of the ids: give --topic or --subscription")
     if ids is None and which is Which.LOST and archive is None:
-        raise UsageWrong("what is lost is in no log; name the archive that holds it: --archive")
+        raise UsageWrong("lost messages are in no log; give the archive that has them: --archive")
     if only_for:
         _look_for(subscription, report)
     return _Asked(report, which, ids, topics, subscription, only_for, archive)
@@ -233,10 +235,10 @@ def _published(
         try:
             replayer.run(candidates(rows, asked.only_for), tally)
         finally:
-            before = f", {tally.before:,} were before" if tally.before else ""
-            print(f"put back {tally.replayed:,}{before}, not {tally.failed + missing:,}")
+            before = f", {tally.before:,} already before" if tally.before else ""
+            print(f"put back {tally.replayed:,}{before}, not put back {tally.failed + missing:,}")
             for topic, why in tally.refused.items():
-                print(f"  {topic} takes none: {why}")
+                print(f"  {topic} accepts none: {why}")
     return tally
 
 
@@ -247,8 +249,8 @@ def _look_for(subscription: str, report: Path) -> None:
     known = {f"{each.topic}${each.name}" for each in subscriptions_of(load_snapshot(taken))}
     if subscription not in known:
         warn(
-            f"{report} knows nothing of a subscription {subscription}: if there is none, nobody "
-            "gets what is put back for it"
+            f"{report} has no subscription {subscription}: if it does not exist, nobody gets the "
+            "messages that are put back for it"
         )
 
 
@@ -259,6 +261,8 @@ def _journal(report: Path) -> Journal:
         # before it.
         return Journal(report / JOURNAL, load_snapshot(taken).taken_at_ms if taken.exists() else 0)
     except BlockingIOError as error:
-        raise CommandFailed(f"another replay of {report} is under way; wait for its end") from error
+        raise CommandFailed(
+            f"another replay of {report} is under way; wait until it ends"
+        ) from error
     except ValueError as error:
         raise CommandFailed(f"{error}; move it away") from error

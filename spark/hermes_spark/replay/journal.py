@@ -58,7 +58,7 @@ class Journal:
             for each in msgspec.json.Decoder(Replayed).decode_lines(whole):
                 self._know(each)
         except msgspec.MsgspecError as error:
-            raise ValueError(f"{path} is no journal of a replay: {error}") from error
+            raise ValueError(f"{path} is not a journal of a replay: {error}") from error
         self._file.truncate(len(whole) + 1 if whole else 0)
         self._file.seek(0, os.SEEK_END)
 

@@ -120,7 +120,7 @@ class Replayer:
                 if attempt == ATTEMPTS_MAX:
                     raise CommandFailed(
                         f"{self._url} does not answer: {error!r}; nothing is lost: run the same "
-                        "command again, it goes on after what is put back"
+                        "command again, and it continues where it stopped"
                     ) from error
             else:
                 if answer.status_code not in _FOR_LATER or attempt == ATTEMPTS_MAX:

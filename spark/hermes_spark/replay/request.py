@@ -60,7 +60,7 @@ def replay_request(
     what HTTP cannot carry, and for a record of unknown form.
     """
     if record.is_tombstone:
-        raise CannotReplay("the record is a tombstone, which HTTP publishers cannot write")
+        raise CannotReplay("the record is a tombstone, which cannot be published over HTTP")
     try:
         message = from_record(record)
     except UndecodableRecord as error:
@@ -89,9 +89,9 @@ def replay_request(
     ]
     for name, value in headers:
         if not _NAME.fullmatch(name):
-            raise CannotReplay(f"its header {name!r} has a name that HTTP does not allow")
+            raise CannotReplay(f"its header {name!r} is not an HTTP header name")
         if not _FORBIDDEN.isdisjoint(value) or value != value.strip(b" \t"):
-            raise CannotReplay(f"its {name} holds bytes that no HTTP header can")
+            raise CannotReplay(f"its {name} contains bytes that are not allowed in an HTTP header")
     return ReplayRequest(topic, message_id, tuple(headers), body)
 
 

@@ -32,7 +32,7 @@ def task_of(client: ManagementClient, task_id: str) -> Task:
     if found is None:
         raise UsageWrong(f"--task {task_id}: there is no such task; GET {TASKS} lists them")
     if found.type != "TOPIC":
-        raise UsageWrong(f"--task {task_id}: it reads a view, which only a job of your own can do")
+        raise UsageWrong(f"--task {task_id}: it reads a view, which only your own job can do")
     return found
 
 

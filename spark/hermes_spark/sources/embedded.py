@@ -120,8 +120,8 @@ def _held(connection: Connection, piece: Piece, place: str) -> PartitionRow:
         raise SourceFailed(f"{place} is no longer there; take a new snapshot")
     if row[1] > piece.start:
         raise SourceFailed(
-            f"{place}: retention has taken offsets {piece.start} to {min(row[1], piece.end) - 1} "
-            "since the snapshot; take a new one, and read what is gone from the archive"
+            f"{place}: retention has removed offsets {piece.start} to {min(row[1], piece.end) - 1} "
+            "since the snapshot; take a new one, and read the removed records from the archive"
         )
     return PartitionRow(row[0], piece.partition, row[1], piece.end, row[2])
 

@@ -51,8 +51,8 @@ def said_by(text: str) -> str:
     if gone is not None:
         return (
             f"{gone['place']}: Kafka no longer holds all of the offsets {gone['start']} to "
-            f"{int(gone['end']) - 1} that the snapshot names; take a new one, and read what is "
-            "gone from the archive"
+            f"{int(gone['end']) - 1} that the snapshot names; take a new one, and read the "
+            "removed records from the archive"
         )
     # The first cause says what was done, the last one why it failed.
     causes = _SPARK_SAID.findall(text) or [_JAVA_SAID.sub("", text).strip().partition("\n")[0]]

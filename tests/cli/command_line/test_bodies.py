@@ -29,7 +29,7 @@ def test_any_other_retention_is_refused_with_an_example(text):
 
 @pytest.mark.parametrize("text", ["0s", "0d", "00h"])
 def test_a_retention_that_keeps_nothing_is_refused_with_the_least(text):
-    with pytest.raises(UsageWrong, match="the least is 1s"):
+    with pytest.raises(UsageWrong, match="the minimum is 1s"):
         bodies.retention(text)
 
 

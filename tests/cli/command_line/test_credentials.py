@@ -66,7 +66,7 @@ def test_what_one_command_was_given_is_forgotten_by_the_next(hermes, server, fil
         (("--token-file", "{empty}"), 1, "is empty or has more than one line"),
         (("--token-file", "{lines}"), 1, "is empty or has more than one line"),
         (("--user", "ada"), 2, "needs --password-file"),
-        (("--user", "a:b", "--password-file", "{password}"), 2, "no colon"),
+        (("--user", "a:b", "--password-file", "{password}"), 2, "contain a colon"),
         (("--user", "ada", "--token-file", "{token}"), 2, "give one of them"),
     ],
 )
@@ -80,10 +80,10 @@ def test_credentials_that_cannot_be_shown_send_nothing(hermes, server, files, gi
 
 
 def test_a_401_says_how_to_say_who_one_is(hermes, server):
-    server.on("POST /groups", (401, {"message": "Credentials are needed here", "code": "OTHER"}))
+    server.on("POST /groups", (401, {"message": "Credentials are required here", "code": "OTHER"}))
     result = hermes("group", "create", "shop")
     assert result.exit_code == 1
-    assert "Credentials are needed here; say who you are with --user" in result.stderr
+    assert "Credentials are required here; authenticate with --user" in result.stderr
 
 
 @contextmanager

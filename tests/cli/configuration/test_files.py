@@ -229,7 +229,7 @@ def test_each_error_names_file_line_item_and_field_before_anything_is_written(
     ("text", "problem"),
     [
         ("groups: [", "cannot be read"),
-        ("groups: []\ngroups: []\n", "line 2: groups is there twice"),
+        ("groups: []\ngroups: []\n", "line 2: groups appears twice"),
         ("- a", "expected an object with lists of items"),
         ("on: push", "True is unknown; known are"),
         ("[a]: b", "cannot be read"),
@@ -298,10 +298,12 @@ def test_no_items_prune_nothing_and_foreign_files_of_an_export_are_named(
     prune = ("--prune", "--label", "team=sales", "--yes")
     refused = run(cluster, "apply", "-f", tmp_path / "empty.yaml", *prune)
     assert refused.exit_code == 2
-    assert "--prune would delete all" in refused.stderr
+    assert "--prune would delete everything" in refused.stderr
     (tmp_path / "out" / "groups").mkdir(parents=True)
     (tmp_path / "out" / "groups" / "gone.yaml").write_text("")
-    assert "groups/gone.yaml is not from" in run(cluster, "export", "-o", tmp_path / "out").stderr
+    assert (
+        "groups/gone.yaml is not part of" in run(cluster, "export", "-o", tmp_path / "out").stderr
+    )
     assert run(cluster, "export", "--group", "nonexistent").exit_code == 1
 
 
@@ -319,7 +321,7 @@ def test_the_loser_of_a_race_is_told(clusters, run, folder):
     cluster.before = [None, change_back]
     done = run(cluster, "apply", "-f", folder)
     assert (done.exit_code, done.stdout.count("~")) == (0, 1), done.stderr
-    assert "topics/shop.carts is no longer as in the files: admin changed it at 2" in done.stderr
+    assert "topics/shop.carts no longer matches the files: admin changed it at 2" in done.stderr
 
 
 def test_a_configuration_of_several_requests_is_compared_as_a_whole(
@@ -349,7 +351,7 @@ def test_a_backup_is_restored_exactly_into_an_empty_cluster_only(clusters, run, 
     empty = clusters()
     restored = run(empty, "metadata", "restore", file)
     assert restored.exit_code == 0, restored.stderr
-    assert "the cluster has everything that is in the backup, exactly" in restored.stdout
+    assert "the cluster has everything in the backup, unchanged" in restored.stdout
     assert run(empty, "export").stdout == run(lost, "export").stdout
     old, new = lost.metadata.catalog, empty.metadata.catalog
     assert new.topics["shop.carts"].log_topic == old.topics["shop.carts"].log_topic != "shop.carts"

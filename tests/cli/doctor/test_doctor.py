@@ -73,7 +73,7 @@ def test_looking_at_nothing_at_all_fails_and_says_so(hermes, folder, monkeypatch
     result = hermes("doctor", "--json")
     assert result.exit_code == 1
     (failure,) = those(json.loads(result.stdout), "FAIL")
-    assert "nothing was looked at" in failure["seen"]
+    assert "nothing was checked" in failure["seen"]
 
 
 def test_what_a_start_would_warn_of_is_a_finding(hermes, folder, monkeypatch):
@@ -123,7 +123,7 @@ def test_what_hangs_at_the_nodes_port_keeps_nobody_waiting(hermes, folder):
         (folder / "node.toml").write_text(f"[frontend]\nport = {port}\n[management]\nport = 0\n")
         (failure,) = those(doctor(hermes, timeout_s="4"), "FAIL")
     assert failure["about"] == f"frontend.port 127.0.0.1:{port}"
-    assert "does not answer as a node" in failure["seen"]
+    assert "does not answer like a node" in failure["seen"]
 
 
 def test_a_program_that_is_no_node_is_told_apart_from_one(hermes, folder, server):
@@ -131,7 +131,7 @@ def test_a_program_that_is_no_node_is_told_apart_from_one(hermes, folder, server
     (folder / "node.toml").write_text(f"[frontend]\nport = {port}\n[management]\nport = 0\n")
     server.on("GET /status/details", (200, []))
     (failure,) = those(doctor(hermes), "FAIL")
-    assert "does not answer as a node" in failure["seen"]
+    assert "does not answer like a node" in failure["seen"]
     other = {"dc": "dc2", "node": "n9", "phase": "SERVING", "dependencies": []}
     server.on("GET /status/details", (200, other))
     (failure,) = those(doctor(hermes), "FAIL")
@@ -185,7 +185,7 @@ def test_a_registry_and_a_collector_that_are_away_are_told_without_secrets(
 def test_a_folder_that_cannot_be_made_is_told(hermes, folder):
     (folder / "hermes-spool").write_text("a file")
     failures = those(doctor(hermes), "FAIL")
-    assert "is no folder" in failures[0]["seen"]
+    assert "is not a folder" in failures[0]["seen"]
 
 
 @contextmanager

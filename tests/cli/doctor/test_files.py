@@ -46,8 +46,8 @@ JWT = "[security.jwt]\nissuer = 'i'\naudiences = ['a']\njwks_file = '@text'\n"
         ("[security]\nusers_file = '@text'", "security.users_file", "TOML"),
         (JWT, "security.jwt.jwks_file", ""),
         (SASL, "kafka.clusters.dc1.sasl_password_file", "No such file"),
-        ("[spool]\ndirectory = '@text/spool'", "spool.directory", "is no folder"),
-        ("[log]\ndirectory = '@text'", "log.directory", "is no folder"),
+        ("[spool]\ndirectory = '@text/spool'", "spool.directory", "is not a folder"),
+        ("[log]\ndirectory = '@text'", "log.directory", "is not a folder"),
     ],
 )
 def test_what_is_not_there_or_not_right_is_told_by_its_field(hermes, pems, text, field, why):

@@ -11,7 +11,9 @@ def node(name: str, wait_ms: int, *roles: str) -> Config:
 
 def test_who_stops_slowly_says_so_and_which_setting_makes_it_slow() -> None:
     said = stopping([node("n1", 10_000, "frontend"), node("n2", 1_500, "frontend", "consumers")])
-    assert said.startswith("stops; publishes go on for 10 s so that load balancers notice (")
+    assert said.startswith(
+        "stopping; publishes are accepted for another 10 s so that load balancers notice ("
+    )
     assert "frontend.graceful_shutdown_initial_wait_ms" in said
     assert " 1.5 s " in stopping([node("n2", 1_500, "frontend")])
 

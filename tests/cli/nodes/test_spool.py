@@ -48,7 +48,7 @@ def test_status_of_a_node_whose_spool_is_empty(hermes, folder):
     folder.mkdir(parents=True)
     result = hermes("spool", "status")
     assert result.exit_code == 0
-    assert "nothing waits" in result.stdout
+    assert "the spool is empty" in result.stdout
     assert list(folder.iterdir()) == [], "looking makes nothing"
 
 
@@ -109,4 +109,4 @@ def test_status_tells_of_damage_and_of_the_process_that_has_the_folder(hermes, f
 def test_draining_a_folder_in_which_nothing_waits_needs_no_log(hermes, folder):
     folder.mkdir(parents=True)
     result = hermes("spool", "drain")
-    assert (result.exit_code, result.stdout) == (0, "nothing waits\n")
+    assert (result.exit_code, result.stdout) == (0, "the spool is empty\n")

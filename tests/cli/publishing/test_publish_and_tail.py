@@ -53,7 +53,7 @@ def test_an_unreachable_node_is_one_failure_for_all_messages(hermes):
         ("--file", "none-such.json"),
         ("1", "--key", "a", "--key-field", "b"),
         ("1", "--key", "a\nb"),
-        ("1", "--header", "no colon"),
+        ("1", "--header", "contain a colon"),
         ("1", "--publish-url", "nowhere"),
     ],
 )
@@ -138,7 +138,7 @@ def test_a_row_is_read_from_the_lines_that_management_writes():
 
 
 def test_a_line_that_is_no_message_is_a_failure():
-    with pytest.raises(CommandFailed, match="no message"):
+    with pytest.raises(CommandFailed, match="not a message"):
         row("{}")
 
 

@@ -178,6 +178,6 @@ def test_only_what_is_older_than_its_time_to_live_since_publication_is_too_old(
 
 def test_only_a_client_error_that_may_pass_names_the_settings_that_try_it_again() -> None:
     told = ending_detail(DiscardReason.CLIENT_ERROR, SendOutcome(429))
-    assert "429 in subscriptionPolicy.retryOn, or with retryClientErrors" in told
+    assert "add 429 to subscriptionPolicy.retryOn, or set retryClientErrors" in told
     assert ending_detail(DiscardReason.CLIENT_ERROR, SendOutcome(400)) == "HTTP 400"
     assert ending_detail(DiscardReason.EXPIRED, SendOutcome(429)) == "HTTP 429"

@@ -87,7 +87,7 @@ async def test_the_documented_resolver_delivers_what_it_knows(world, acme, autoj
     [
         ({"endpoint": ";".join(["http://a/"] * 101)}, "endpoint: 101 addresses; at most 100"),
         ({"endpoint": "http://a/;ftp://b/"}, "endpoint: the scheme"),
-        ({"endpoint_address_resolver_metadata": {"resolve": "srv"}}, "the only way is"),
+        ({"endpoint_address_resolver_metadata": {"resolve": "srv"}}, 'must be "dns"'),
         ({"endpoint_address_resolver_metadata": {"hosts": "a"}}, "hosts is a list of hosts"),
         ({"signing": SigningPolicy(["whsec_open-sesame"])}, "signing.secrets[0] is not Base64"),
     ],

@@ -94,7 +94,7 @@ def test_what_is_no_secret_is_refused_and_not_repeated(secret, why) -> None:
 def test_a_policy_has_one_to_five_secrets_each_once() -> None:
     assert list(signing_violations("s", [SECRET])) == []
     assert "between 1 and 5" in next(signing_violations("s", []))
-    assert list(signing_violations("s", [SECRET, SECRET])) == ["s[1] is there twice"]
+    assert list(signing_violations("s", [SECRET, SECRET])) == ["s[1] appears twice"]
     assert "between 1 and 5" in next(
         signing_violations("s", [hmac_secret(bytes([each]) * 24) for each in range(6)])
     )

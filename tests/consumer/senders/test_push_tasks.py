@@ -29,8 +29,8 @@ async def test_a_defect_fails_its_push_is_logged_and_ends_no_other(nursery, auto
     await trio.sleep(2)
     assert [each.failure for each in outcomes] == [Failure.MALFORMED, None]
     assert "secret" not in outcomes[0].detail
-    assert "a push met what it did not expect" in caplog.text
-    assert "an outcome could not be taken in" in caplog.text
+    assert "a push failed unexpectedly" in caplog.text
+    assert "an outcome could not be handled" in caplog.text
 
 
 async def test_a_forgotten_subscriptions_tasks_end_and_no_others(nursery, autojump_clock):

@@ -55,8 +55,8 @@ async def test_a_last_commit_that_the_log_does_not_take_is_told_of(
     world.log.faults.heal()
     assert [push.body for push in world.sender.pushes] == [b"taken", b"not taken"]
     (told,) = [record.getMessage() for record in caplog.records]
-    assert told.startswith("shop.orders$push: stopped, and its last commit was not taken")
-    assert "partitions 0 since" in told
+    assert told.startswith("shop.orders$push: stopped, but its last commit was not taken")
+    assert "partitions 0 delivered since" in told
     assert "may be delivered again" in told
 
 

@@ -82,7 +82,7 @@ async def test_what_waits_for_a_dead_endpoint_expires_in_time_and_the_rest_waits
         assert world.count("discarded") >= 50
         assert consumer.status().waiting_retries <= attempted - 50
         assert consumer.status().last_undelivered.reason == (
-            "expired: while the endpoint is not well; last answer: connect: refused"
+            "expired: while the endpoint is failing; last answer: connect: refused"
         )
         world.sender.script = lambda _push: OK
         await trio.sleep(30)
@@ -164,7 +164,7 @@ async def test_the_maximum_and_the_window_change_while_it_runs(world, autojump_c
     async with world.consuming(live(100, 10_000)) as consumer:
         await trio.sleep(0.1)
         assert consumer.status().inflight == 100
-        assert "all 100 of its requests" in consumer.status().held_back
+        assert "all 100 of its concurrent requests" in consumer.status().held_back
         # Shrinking takes nothing back: what is under way ends, and nothing begins before.
         consumer.ref.tell(live(5, 10_000))
         await trio.sleep(0.1)

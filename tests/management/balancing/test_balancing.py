@@ -180,7 +180,7 @@ async def test_a_plan_that_was_overtaken_is_not_shown(balancer, here, planning):
     planning.on_propose = lambda: here.plan(PAGES, ("b2", (0,)), reasons=NEW_OWNER)
     answer = await balancer.get("/balancer/plan")
     assert answer.status_code == 503
-    assert "ask again" in balancer.message(answer)
+    assert "try again" in balancer.message(answer)
 
 
 async def test_one_plan_is_made_at_a_time(balancer, planning):
@@ -281,7 +281,7 @@ async def test_many_subscriptions_are_all_shown(balancer, here):
 
 
 NO_ROOM = (
-    "no node has room: nodes: 2, each with as many tasks as it may have (1); start more nodes, or "
+    "no node has room: nodes: 2, each with its maximum of tasks (1); start more nodes, or "
     "raise consumers.balancer.tasks_per_node_max"
 )
 
@@ -294,7 +294,7 @@ async def test_what_no_node_has_room_for_is_told_wherever_one_looks(balancer, he
     assert one["unassigned"] == [{"subscription": PAGES, "reason": NO_ROOM}]
     path = "/topics/shop.pages/subscriptions/search"
     (found,) = (await balancer.get(f"{path}/why")).json()["datacenters"]
-    nobody = f"dc1: nobody runs it: {NO_ROOM}"
+    nobody = f"dc1: no node runs it: {NO_ROOM}"
     assert (found["isDelivering"], found["reason"]) == (False, nobody)
     problem = {"code": "LAGGING", "description": nobody}
     assert (await balancer.get(f"{path}/health")).json() == {
@@ -303,7 +303,7 @@ async def test_what_no_node_has_room_for_is_told_wherever_one_looks(balancer, he
     (row,) = (await balancer.get("/status/subscriptions?unhealthy=true")).json()["subscriptions"]
     assert (row["name"], row["condition"], row["problems"]) == ("search", "STOPPED", [problem])
     assert (await balancer.get("/status/nodes")).json()["notices"] == [
-        {"datacenter": "dc1", "text": f"subscriptions that nobody runs: 1: {NO_ROOM}"}
+        {"datacenter": "dc1", "text": f"subscriptions that no node runs: 1: {NO_ROOM}"}
     ]
     # A suspended one needs no node.
     await balancer.put(f"{path}/state", "SUSPENDED")

@@ -52,7 +52,7 @@ def test_the_secrets_that_sign_are_never_shown():
         ({"attemptsMax": 0}, "attemptsMax must be greater than or equal to 1"),
         ({"retryOn": [99]}, r"retryOn\[0\] must be an HTTP status from 300 to 599"),
         ({"discardOn": [200]}, r"discardOn\[0\] must be an HTTP status from 300 to 599"),
-        ({"retryOn": [409], "discardOn": [409]}, "discardOn must not hold 409"),
+        ({"retryOn": [409], "discardOn": [409]}, "discardOn must not contain 409"),
     ],
 )
 def test_attempts_that_make_no_sense_are_refused_by_name(policy, complaint):

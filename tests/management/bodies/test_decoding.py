@@ -167,8 +167,8 @@ def test_a_free_map_keeps_its_nulls_and_its_decimals():
             {"retentionTime": {"duration": -1}},
             (
                 "Topic.retentionTime.duration must be greater than or equal to 1, in retentionUnit "
-                "SECONDS, MINUTES, HOURS or DAYS: with less the topic keeps nothing of what it "
-                "acknowledges"
+                "SECONDS, MINUTES, HOURS or DAYS: with less the topic would keep no acknowledged "
+                "message"
             ),
         ),
         ({"name": "shop.or$ders"}, 'Topic.name must match "[a-zA-Z0-9_.-]+"'),

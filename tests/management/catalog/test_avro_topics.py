@@ -131,7 +131,7 @@ async def test_a_json_topic_migrates_with_a_schema_and_never_back(api):
             "VALIDATION_ERROR",
             "only with migratedFromJsonType",
         ),
-        ({**MIGRATION, "schema": "{"}, "SCHEMA_BAD_REQUEST", "no Avro schema"),
+        ({**MIGRATION, "schema": "{"}, "SCHEMA_BAD_REQUEST", "not an Avro schema"),
         ({**MIGRATION, "schema": json.dumps(record(AGE))}, "SCHEMA_BAD_REQUEST", "__metadata"),
     ],
 )

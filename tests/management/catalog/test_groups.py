@@ -23,9 +23,9 @@ async def test_a_name_outside_the_pattern_is_refused(api, name):
 @pytest.mark.parametrize(
     ("name", "reason"),
     [
-        (".", "must not be dots alone"),
-        ("..", "must not be dots alone"),
-        ("a" * 1_000, "it has 1000 characters; the most is 198"),
+        (".", "must not consist of dots only"),
+        ("..", "must not consist of dots only"),
+        ("a" * 1_000, "it has 1000 characters; the maximum is 198"),
     ],
 )
 async def test_a_name_that_no_log_could_hold_is_refused_by_its_reason(api, name, reason):
@@ -55,9 +55,9 @@ async def test_a_group_with_topics_is_not_removed(api):
     await api.with_topic("shop.orders")
     answer = await api.delete("/groups/shop")
     assert api.refusal(answer) == (403, "GROUP_NOT_EMPTY")
-    assert "it holds 1 topic, shop.orders for one" in api.message(answer)
+    assert "it has 1 topic, for example shop.orders" in api.message(answer)
     await api.with_topic("shop.returns")
-    assert "it holds 2 topics, " in api.message(await api.delete("/groups/shop"))
+    assert "it has 2 topics, " in api.message(await api.delete("/groups/shop"))
     await api.delete("/topics/shop.returns")
     await api.delete("/topics/shop.orders")
     assert (await api.delete("/groups/shop")).status_code == 200

@@ -32,7 +32,7 @@ async def test_a_secret_is_stored_and_never_shown(api) -> None:
         (["open-sesame"], "secrets[0] must begin with"),
         ([A, "whsec_c2hvcnQtc2VzYW1l"], "secrets[1] holds 12 bytes"),
         ([], "between 1 and 5"),
-        ([A, A], "secrets[1] is there twice"),
+        ([A, A], "secrets[1] appears twice"),
         ([MASK], "give the secret"),
     ],
 )

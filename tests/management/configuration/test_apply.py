@@ -162,7 +162,7 @@ async def test_an_error_stops_only_what_is_below_it_and_names_the_field(api: Api
     [
         ({"topic": []}, "topic is unknown; did you mean topics?"),
         ({"topics": [{"nmae": "a.b"}]}, "topics[0].name must be a name"),
-        ({"groups": [{"groupName": "a"}, {"groupName": "a"}]}, "groups/a is there twice"),
+        ({"groups": [{"groupName": "a"}, {"groupName": "a"}]}, "groups/a appears twice"),
         ({"topics": {}}, "topics must be a list"),
         ({"workloadConstraints": [{"subscriptionName": "a.b"}]}, "<group>.<topic>$<subscription>"),
         ({"delete": ["topics/a.b"]}, "Expected an object with the lists oauthProviders, groups"),

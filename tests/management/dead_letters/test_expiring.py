@@ -24,8 +24,8 @@ async def test_letters_are_expired_by_id_and_by_time(desk):
 @pytest.mark.parametrize(
     ("body", "named"),
     [
-        ({}, "Say which"),
-        ({"all": True, "reason": "expired"}, "Say which"),
+        ({}, "Choose the dead letters"),
+        ({"all": True, "reason": "expired"}, "Choose the dead letters"),
         ({"ids": []}, "ids"),
         ({"ids": ["nonsense"]}, "'nonsense'"),
         ({"untill": "2023"}, "The body: Object contains unknown field `untill`"),

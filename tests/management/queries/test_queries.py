@@ -63,7 +63,10 @@ async def test_a_query_finds_the_topics_that_fulfil_its_conditions(shop, conditi
         ({}, "query must be an object"),
         ({"query": []}, "query must be an object"),
         ({"query": {"name": {"eq": "a", "ne": "b"}}}, "name must have one operator, it has 2"),
-        ({"query": {"name": {"is": "a"}}}, "'is' is no operator; use eq, ne, in, like, gt or lt"),
+        (
+            {"query": {"name": {"is": "a"}}},
+            "'is' is not an operator; use eq, ne, in, like, gt or lt",
+        ),
         ({"query": {"name": {"in": "a"}}}, "name.in must be a list"),
         ({"query": {"name": {"like": "("}}}, "name.like must be a regular expression"),
         ({"query": {"name": {"like": "a{1000}"}}}, "too large"),

@@ -69,7 +69,7 @@ async def test_a_body_above_the_bound_is_413(api):
     assert api.refusal(answer) == (413, "OTHER")
     said = api.message(answer)
     assert "1048577 bytes" in said
-    assert "at most 1048576 of one, which no setting changes" in said
+    assert "at most 1048576, a fixed limit" in said
 
 
 async def test_a_query_parameter_is_named_as_its_client_wrote_it(api):

@@ -114,7 +114,7 @@ async def test_who_must_show_who_he_is_does_so_before_his_body_is_read(api):
             return None
 
         def refusal(self):
-            return Unauthenticated("Credentials are needed here", ())
+            return Unauthenticated("Credentials are required here", ())
 
     api.administered_with(security=Nobody())
     for path, method in (("/groups", "POST"), ("/topics/a.b", "PUT"), ("/mode", "POST")):

@@ -30,7 +30,7 @@ async def test_all_nodes_are_listed_with_state_age_and_reasons(autojump_clock, a
         ("a", "READY", []),
         ("b", "NOT_READY", ["the metadata log is away"]),
         ("c", "LEFT", []),
-        ("gone", "GONE", ["not heard of for 10 s"]),
+        ("gone", "GONE", ["not heard from for 10 s"]),
         ("far", "UNKNOWN", [body["datacenters"][1]["reason"]]),
     ]
     first = body["nodes"][0]

@@ -173,6 +173,8 @@ class Publisher:
         now_s = self._gateway.clock.monotonic_s()
         if head.account is not None and now_s < self._identified_s + _AGAIN_S:
             return None
+        # Whatever it was, it counts no longer if this fails.
+        head.account = None
         refusal = await security.identify(topic, head)
         self._identified_s = now_s
         return refusal

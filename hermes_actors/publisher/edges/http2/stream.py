@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from hermes_actors.publisher.edges.http2.connection import Http2Connection
 
 _ONE_PAGE = error_answer(
-    Unavailable("The page before it on this connection has not been read yet; ask again then"), ""
+    Unavailable("The previous page on this connection has not been read yet; read it first"), ""
 )
 
 
