@@ -2,6 +2,7 @@
 
 import pytest
 import trio
+import trio.testing
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -151,6 +152,23 @@ async def test_a_silent_holder_counts_as_gone_after_a_while_and_gets_its_commits
     await trio.sleep(2)
     assert await log.positions(TOPIC, LATEST) == {0: base + 2}
     assert scene.nodes[0].undelivered == 0
+
+
+async def test_a_topic_may_be_deleted_while_its_commits_are_sent(autojump_clock):
+    scene = Scene(100)
+    scene.silent.add(0)
+    for group in (GROUP, "another"):
+        await scene.log.commit(group, TOPIC, {0: Commit(100 * LIFE_OFFSETS)})
+    await trio.sleep(GONE_AFTER_S)
+    scene.silent.clear()
+
+    async def positions():
+        assert await scene.log.positions(TOPIC, LATEST) == {0: 100 * LIFE_OFFSETS}
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(positions)
+        await trio.testing.wait_all_tasks_blocked()
+        scene.log.adopt(scene.holders, [])
 
 
 async def test_the_newest_win_and_each_reader_learns_what_it_missed(autojump_clock):
