@@ -186,6 +186,16 @@ async def test_the_newest_win_and_each_reader_learns_what_it_missed(autojump_clo
         assert numbers(await read(reader, 3)) == [3, 4, 5]
 
 
+async def test_an_idle_topic_gives_up_memory_when_its_share_becomes_smaller(autojump_clock):
+    scene = Scene(100, bytes_max=4 * COST)
+    held = scene.nodes[0]
+    await scene.publish(0, 1, 2, 3, 4)
+    held.adopt({TOPIC: MemoryPolicy(2 * COST, False, (GROUP,))})
+    assert (held.size_bytes, held.undelivered, held.dropped) == (2 * COST, 2, 2)
+    held.adopt({TOPIC: MemoryPolicy(COST, True, (GROUP,))})
+    assert (held.undelivered, held.dropped) == (2, 2)
+
+
 async def test_or_the_publisher_waits_until_the_subscriptions_have_settled_or_its_time_is_over(
     autojump_clock,
 ):
