@@ -211,7 +211,7 @@ def test_the_command_moves_a_subscription_in_all_datacentres(start, shop, http, 
     # By the management of the other datacentre than the subscription was made in.
     server = ("--management", second["management"])
     code, said = hermes("retransmit", *names, "--to", "start", "--dry-run", *server)
-    assert (code, said.splitlines()[-1].split()[-3:]) == (0, ["go", "on", "there"])
+    assert (code, said.splitlines()[-1].split()[-3:]) == (0, ["continue", "from", "there"])
     assert settled(file) == 3
     code, said = hermes("retransmit", *names, "--to", "start", *server)
     assert code == 0, said

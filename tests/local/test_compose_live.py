@@ -112,7 +112,7 @@ def test_up_status_logs_and_down_work_each_from_a_shell_of_its_own(file, tmp_pat
         assert same["pid"] == row["pid"]
         other = hermes(*up[:-4], "--data", f"{data}2", "--network", network)
         assert other.returncode == 1
-        assert "is taken" in other.stderr
+        assert "is in use" in other.stderr
         assert not (tmp_path / "data2").exists()
     finally:
         down = hermes("down", "--data", data)

@@ -106,7 +106,7 @@ def test_a_taken_port_is_named_before_anything_is_written(tmp_path):
     (port,) = free_ports(1)
     with (
         socket.create_server(("127.0.0.1", port)),
-        pytest.raises(LaunchFailed, match=f"port {port} of 127.0.0.1 is taken"),
+        pytest.raises(LaunchFailed, match=f"port {port} of 127.0.0.1 is in use"),
     ):
         Cluster(tmp_path / "new", ports=[port]).start()
     assert not (tmp_path / "new").exists()

@@ -45,7 +45,7 @@ async def test_a_worker_answers_in_another_process_whatever_the_size(pool):
     ("work", "args", "why"),
     [
         (sum, (itertools.count(),), "more than 50 ms of CPU"),
-        (signal.raise_signal, (signal.SIGSEGV,), "ends the process"),
+        (signal.raise_signal, (signal.SIGSEGV,), "crashes its worker process"),
         (bytearray, (2**31,), "more memory"),
     ],
 )
