@@ -58,5 +58,5 @@ def test_a_loop_that_stands_still_has_its_stack_logged_once(
     with caplog.at_level(logging.WARNING, "hermes_actors.runtime.watchdog"):
         guest.run(main)
     assert watch.stalls >= 2
-    (said,) = [each.getMessage() for each in caplog.records if "stands still" in each.message]
+    (said,) = [each.getMessage() for each in caplog.records if "has stalled" in each.message]
     assert "_holds_the_loop" in said
