@@ -2,6 +2,7 @@
 
 import pytest
 import trio
+import trio.testing
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -153,6 +154,23 @@ async def test_a_silent_holder_counts_as_gone_after_a_while_and_gets_its_commits
     assert scene.nodes[0].undelivered == 0
 
 
+async def test_a_topic_may_be_deleted_while_its_commits_are_sent(autojump_clock):
+    scene = Scene(100)
+    scene.silent.add(0)
+    for group in (GROUP, "another"):
+        await scene.log.commit(group, TOPIC, {0: Commit(100 * LIFE_OFFSETS)})
+    await trio.sleep(GONE_AFTER_S)
+    scene.silent.clear()
+
+    async def positions():
+        assert await scene.log.positions(TOPIC, LATEST) == {0: 100 * LIFE_OFFSETS}
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(positions)
+        await trio.testing.wait_all_tasks_blocked()
+        scene.log.adopt(scene.holders, [])
+
+
 async def test_the_newest_win_and_each_reader_learns_what_it_missed(autojump_clock):
     scene = Scene(100, bytes_max=3 * COST)
     held, base = scene.nodes[0], 100 * LIFE_OFFSETS
@@ -166,6 +184,16 @@ async def test_the_newest_win_and_each_reader_learns_what_it_missed(autojump_clo
         assert caught.value.start == base + 2
         reader.seek(0, base + 2)
         assert numbers(await read(reader, 3)) == [3, 4, 5]
+
+
+async def test_an_idle_topic_gives_up_memory_when_its_share_becomes_smaller(autojump_clock):
+    scene = Scene(100, bytes_max=4 * COST)
+    held = scene.nodes[0]
+    await scene.publish(0, 1, 2, 3, 4)
+    held.adopt({TOPIC: MemoryPolicy(2 * COST, False, (GROUP,))})
+    assert (held.size_bytes, held.undelivered, held.dropped) == (2 * COST, 2, 2)
+    held.adopt({TOPIC: MemoryPolicy(COST, True, (GROUP,))})
+    assert (held.undelivered, held.dropped) == (2, 2)
 
 
 async def test_or_the_publisher_waits_until_the_subscriptions_have_settled_or_its_time_is_over(

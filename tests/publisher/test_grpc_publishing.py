@@ -163,6 +163,17 @@ def test_an_idempotency_key_of_a_message_counts_alone_and_among_others(open_worl
     run(main)
 
 
+def test_metadata_travels_to_subscribers_but_that_of_grpc_itself(open_world):
+    async def main():
+        async with opened(open_world, propagation=PropagationConfig(enabled=True)) as scene:
+            await scene.publish(message(), metadata=(("team", "red"), ("shop", "x")))
+            names = {name for name, _ in scene.world.stored[-1].headers}
+            assert {"h-team", "h-shop"} <= names
+            assert names.isdisjoint({"h-te", "h-content-type"})
+
+    run(main)
+
+
 def test_a_client_waits_no_longer_than_its_deadline(open_world):
     async def main():
         async with opened(open_world) as scene:

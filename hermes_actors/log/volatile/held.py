@@ -82,7 +82,10 @@ class Held:
         """Hold the messages of these topics, by log topic, and forget those of others."""
         rings, self._policies = self._rings, policies
         self._rings = {topic: rings[topic] for topic in rings if topic in policies}
-        for ring in rings.values():
+        for topic, ring in rings.items():
+            if topic in policies:
+                # A share is smaller once there are more topics.
+                self._make_room(ring, policies[topic], 0)
             ring.changed.unpark_all()
 
     def number_for(self, topic: str) -> int | None:
@@ -106,11 +109,7 @@ class Held:
         with trio.move_on_after(self._wait_s):
             while (policy := self._policies.get(topic)) and self.partition is not None:
                 ring = self._ring(topic)
-                floor, start = ring.floor(policy.groups), ring.start
-                if ring.make_room(
-                    size_bytes, policy.bytes_max, floor if policy.waits else ring.end
-                ):
-                    self.dropped += max(0, ring.start - max(floor, start))
+                if self._make_room(ring, policy, size_bytes):
                     first, origin = ring.end, f"{self._dc}:{topic}"
                     for record in batch:
                         ring.add(self.partition, record, origin)
@@ -148,6 +147,12 @@ class Held:
             if asked.records_max
             else [],
         )
+
+    def _make_room(self, ring: Ring, policy: MemoryPolicy, size_bytes: int) -> bool:
+        floor, start = ring.floor(policy.groups), ring.start
+        has_room = ring.make_room(size_bytes, policy.bytes_max, floor if policy.waits else ring.end)
+        self.dropped += max(0, ring.start - max(floor, start))
+        return has_room
 
     def _ring(self, topic: str) -> Ring:
         if topic not in self._policies:

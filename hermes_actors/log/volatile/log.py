@@ -206,8 +206,9 @@ class VolatileLog:
         held = self._held if holder.key == self._key else None
         ask = held.answer if held is not None else partial(self._ask, holder)
         for place in [each for each in self._unsent if each[0] == partition]:
-            commit = self._commits[place]
-            if commit.position >= holder.base:
+            # None: meanwhile its topic was deleted.
+            commit = self._commits.get(place)
+            if commit is not None and commit.position >= holder.base:
                 await ask(Asked(*place[1:], commit))
             if self._commits.get(place) is commit:
                 self._unsent.pop(place, None)

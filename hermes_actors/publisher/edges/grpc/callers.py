@@ -20,8 +20,8 @@ _logger = logging.getLogger(__name__)
 Context = ServicerContext[bytes, bytes]
 """A call: requests and answers are encoded."""
 
-_OWN = ("grpc-", "te", "content-type")
-"""Headers of gRPC itself."""
+_OWN = {"te", "content-type"}
+"""Headers of gRPC itself, besides `grpc-…`."""
 
 
 def headers_of(context: Context) -> list[tuple[bytes, bytes]]:
@@ -29,7 +29,7 @@ def headers_of(context: Context) -> list[tuple[bytes, bytes]]:
     return [
         (name.encode(), value.encode())
         for name, value in context.invocation_metadata() or ()
-        if isinstance(value, str) and not name.startswith(_OWN)
+        if isinstance(value, str) and name not in _OWN and not name.startswith("grpc-")
     ]
 
 
