@@ -106,7 +106,7 @@ async def nodes_of(nursery, **topic):
         await nodes.start("b", "frontend")
         await nodes.start("c", "consumers")
         await create_billing(a.administration, {"durability": "PERFORMANCE", **topic})
-        await trio.sleep(15)
+        await trio.sleep(7)
         yield nodes, a.administration
 
 
@@ -146,10 +146,13 @@ async def test_a_killed_frontend_loses_what_it_held_and_nothing_else(nursery, au
         assert nodes.pushed == {1: 1, 3: 1}
 
 
-async def test_a_stopped_frontend_first_lets_its_messages_be_delivered(nursery, autojump_clock):
+async def test_a_stopped_frontend_first_lets_its_messages_be_delivered(
+    nursery, autojump_clock, caplog
+):
     async with nodes_of(nursery) as (nodes, _):
         await nodes.publish("b", *range(50))
         await nodes.stop("b")
+        assert "waiting up to 10 s for 50 messages in memory to be delivered" in caplog.text
         assert nodes.pushed == dict.fromkeys(range(50), 1)
         # Its partition goes to the next one.
         await nodes.start("d", "frontend")

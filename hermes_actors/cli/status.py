@@ -170,7 +170,7 @@ def _topic_rate(name: str) -> Callable[[Fields], object]:
 
 
 _TOP_TOPICS: Columns = {
-    "Topic": "topicName",
+    "Topic": lambda each: each.get("topicName", "-") + " (in memory)" * ("durability" in each),
     "Publ./s": _topic_rate("rate"),
     "4xx/s": _topic_rate("rejectedRate"),
     "5xx/s": _topic_rate("failedRate"),

@@ -86,6 +86,9 @@ class Memory:
 
     async def settle(self) -> None:
         """Wait until all messages are delivered, for ten seconds at most."""
+        if self.held is not None and (waiting := self.held.undelivered):
+            text = "waiting up to %d s for %d messages in memory to be delivered"
+            _logger.warning(text, _SETTLE_MAX_S, waiting)
         with trio.move_on_after(_SETTLE_MAX_S):
             while self.held is not None and self.held.undelivered:  # noqa: ASYNC110
                 await trio.sleep(_SETTLE_POLL_S)

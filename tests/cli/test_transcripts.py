@@ -1,8 +1,9 @@
 """Command lines against a server that answers as a transcript says: what is shown and sent.
 
-A transcript's lines are the answers (`GET /path -> 200 BODY`; equal requests are answered in their
-order), the command (`$ hermes …`), then what it does: lines of stdout, `! ` and lines of stderr,
-`> ` and requests that change something, `exit N`. `HERMES_TRANSCRIPTS=write` writes them anew.
+A transcript's lines are the answers (`GET /path -> 200 BODY`, with a header `200 (NAME: VALUE)
+BODY`; equal requests are answered in their order), the command (`$ hermes …`), then what it does:
+lines of stdout, `! ` and lines of stderr, `> ` and requests that change something, `exit N`.
+`HERMES_TRANSCRIPTS=write` writes them anew.
 """
 
 import os
@@ -16,7 +17,7 @@ import pytest
 from typer.testing import Result
 
 FOLDER = Path(__file__).parent / "transcripts"
-ANSWER = re.compile(r"((?:GET|POST|PUT|DELETE) \S+) -> (\d+) ?(.*)")
+ANSWER = re.compile(r"((?:GET|POST|PUT|DELETE) \S+) -> (\d+)(?: \((\S+): (\S+)\))? ?(.*)")
 
 SHOWN = ("hermes-change-reason", "partition-key", "trace-id")
 VARYING = {
@@ -40,7 +41,9 @@ def played(lines: str, hermes: Callable[..., Result], server: Any) -> Iterator[s
     answers: dict[str, list[tuple[int, object]]] = {}
     for line in lines.splitlines():
         if found := ANSWER.fullmatch(line):
-            answers.setdefault(found[1], []).append((int(found[2]), found[3].encode()))
+            answers.setdefault(found[1], []).append((int(found[2]), found[5].encode()))
+            if found[3]:
+                server.headers[int(found[2])] = {found[3]: found[4]}
             yield line
         elif line.startswith("$ hermes "):
             for request, listed in answers.items():

@@ -129,6 +129,20 @@ async def test_an_exported_topic_can_be_imported(desk):
     assert 'id="e-json"' in answer.text
 
 
+async def test_the_durability_is_shown_and_the_acknowledgement_only_if_it_counts(desk):
+    await create(desk)
+    held = {each: FULL[each] for each in ("owner", "retentionTime", "description")}
+    held |= {"name": "fast.orders", "contentType": "JSON", "durability": "PERFORMANCE"}
+    await create(desk, held)
+    await desk.sign_in()
+    stored = (await desk.get(TOPIC)).text
+    assert "EVENTUAL: as acknowledged below" in stored
+    assert "Acknowledged by" in stored
+    in_memory = (await desk.get("/console/topics/fast.orders")).text
+    assert "in memory only</span> lost with the node" in in_memory
+    assert "Acknowledged by" not in in_memory
+
+
 @pytest.mark.parametrize(
     ("field", "value", "said"),
     [

@@ -62,7 +62,7 @@ async def test_more_replicas_than_brokers_are_refused_with_the_way_out(
 
 async def test_a_name_that_kafka_does_not_take_is_refused(kafka_cluster, open_log):
     async with open_log(kafka_cluster.bootstrap_servers) as log:
-        with pytest.raises(ValueError, match="Kafka does not take it"):
+        with pytest.raises(ValueError, match="Kafka does not accept it"):
             await log.topics.create("no spaces", TopicSettings())
         assert await log.topics.describe("no spaces") is None
         assert not await log.topics.delete("no spaces")
@@ -189,7 +189,7 @@ async def test_a_partition_that_another_client_added_is_known_within_seconds(
 async def test_a_second_copy_is_refused_where_a_topic_has_one_replica(
     kafka_cluster, open_log, fresh
 ):
-    topic, other = fresh("t"), fresh("t")
+    topic, other = fresh("t"), fresh("other")
     async with open_log(kafka_cluster.bootstrap_servers) as log:
         await log.topics.create(topic, TopicSettings())
         with pytest.raises(ValueError, match=r"replication factor is 1.*kafka\.replication_factor"):

@@ -13,7 +13,7 @@ from hermes_actors.cli.command_line.options import FromFileOption, PatchArgument
 from hermes_actors.cli.command_line.plain import command_group
 from hermes_actors.cli.connection.asking import management, management_command
 from hermes_actors.cli.connection.management import Refusal
-from hermes_actors.cli.output.render import show_names, show_object
+from hermes_actors.cli.output.render import Fields, show_answer, show_fields, show_names
 from hermes_actors.model.topic import (
     MESSAGE_BYTES_DEFAULT,
     MESSAGE_BYTES_MAX,
@@ -168,7 +168,15 @@ def list_topics(
 @management_command(app, "hermes topic show shop.orders")
 def show(topic: TopicArgument) -> None:
     """Show a topic."""
-    show_object(management().get(topic_path(topic)))
+    show_answer(management().get(topic_path(topic)), _show_topic)
+
+
+def _show_topic(found: Fields) -> None:
+    # The server leaves the default out.
+    if found.setdefault("durability", Durability.EVENTUAL.value) == Durability.PERFORMANCE:
+        found["durability"] += " (in memory only, lost with the node)"
+        found.pop("ack", None)
+    show_fields(found)
 
 
 @management_command(

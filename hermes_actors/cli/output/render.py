@@ -41,11 +41,13 @@ def show_names(content: bytes, title: str) -> None:
 
 def show_object(content: bytes) -> None:
     """Print one object with a row for each field; nested fields have dotted names."""
-    if wants_json():
-        write_json(content)
-    else:
-        rows = [(key, _with_time(key, value)) for key, value in flattened(_parsed(content))]
-        show_rows(["", ""], rows, "", has_titles=False)
+    show_answer(content, show_fields)
+
+
+def show_fields(found: Fields) -> None:
+    """Print a row for each field; nested fields have dotted names."""
+    rows = [(key, _with_time(key, value)) for key, value in flattened(found)]
+    show_rows(["", ""], rows, "", has_titles=False)
 
 
 def show_table(columns: Columns, found: Iterable[Fields], nothing: str) -> None:

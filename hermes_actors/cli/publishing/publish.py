@@ -179,6 +179,7 @@ class Report:
         self._latencies_ms: list[float] = []
         self._accepted = 0
         self._kept = 0
+        self._held = 0
         self._refused = 0
         self._retried = 0
         self.failure = ""
@@ -190,6 +191,7 @@ class Report:
         if outcome.is_accepted:
             self._accepted += 1
             self._kept += outcome.is_kept
+            self._held += outcome.is_in_memory
             if len(self._latencies_ms) < _LATENCIES_MAX:
                 self._latencies_ms.append(outcome.latency_ms)
         else:
@@ -213,6 +215,7 @@ class Report:
         latencies = sorted(self._latencies_ms)
         rate = self._accepted / self.seconds if self.seconds > 0 else 0.0
         kept = f" ({self._kept} kept on the node's disk, sent later)" if self._kept else ""
+        kept += f" ({self._held} in memory only, lost with the node)" if self._held else ""
         summary = (
             f"accepted {self._accepted}{kept}, not accepted {self._refused}, "
             f"retried {self._retried} in {self.seconds:.2f} s ({rate:.0f}/s)"

@@ -54,6 +54,7 @@ class PublishResult(msgspec.Struct, frozen=True, rename="camel", omit_defaults=T
     sent_ms: int
     latency_ms: float
     error: str = ""
+    is_in_memory: bool = False
 
     @property
     def is_accepted(self) -> bool:
@@ -159,7 +160,7 @@ class BulkPublisher:
             attempt += 1
             is_last = attempt > self._plan.retries
             began_s = self._clock.monotonic_s()
-            status, message_id, error, asked_s = 0, "", "", 0.0
+            status, message_id, error, asked_s, is_in_memory = 0, "", "", 0.0, False
             try:
                 answer = await poster.post(self._route, lines, message.body, self._plan.timeout_s)
             except (CannotConnect, NoAnswer) as failure:
@@ -173,6 +174,7 @@ class BulkPublisher:
                     self._source.cancel()
                 message_id = answer.headers.get(b"hermes-message-id", b"").decode("latin-1")
                 error = "" if status in (201, 202) else _error(answer, self._plan.url)
+                is_in_memory = status == 201 and b"hermes-durability" in answer.headers
                 asked = answer.headers.get(b"retry-after", b"").decode("latin-1")
                 asked_s = (retry_after_ms(asked, self._clock.now_ms()) or 0.0) / 1_000
             if is_last or status not in (0, 429, 503):
@@ -180,7 +182,8 @@ class BulkPublisher:
             await trio.sleep(max(backoff.next_s(), min(asked_s, _RETRY_AFTER_MAX_S)))
         took_ms = (self._clock.monotonic_s() - began_s) * 1_000
         number = message.number
-        self._done(PublishResult(number, status, message_id, attempt, sent_ms, took_ms, error))
+        outcome = status, message_id, attempt, sent_ms, took_ms, error, is_in_memory
+        self._done(PublishResult(number, *outcome))
 
 
 def percentile(sorted_values: Sequence[float], percent: float) -> float:

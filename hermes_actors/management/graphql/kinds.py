@@ -6,6 +6,7 @@ of -1 is unknown.
 """
 
 from dataclasses import asdict
+from enum import StrEnum
 from functools import cache
 from importlib.resources import files
 from types import GenericAlias
@@ -17,9 +18,19 @@ from msgspec import Struct
 from strawberry import UNSET
 from strawberry.scalars import JSON
 
+from hermes_actors.model.subscription import BEYOND_HERMES, Subscription
+from hermes_actors.model.topic import Topic
+
 LONG = NewType("LONG", int)
 _READ_ONLY = ("createdAt", "modifiedAt")
 _LEAVES = {"IntType": int, "FloatType": float, "BoolType": bool, "StrType": str}
+LEFT_OUT = {
+    each.encode_name: msgspec.to_builtins(each.default)
+    for struct in (Topic, Subscription)
+    for each in msgspec.structs.fields(struct)
+    if each.name in BEYOND_HERMES[struct] and isinstance(each.default, StrEnum | bool)
+}
+"""Defaults that REST leaves out, by field."""
 ANSWERS: dict[str, Any] = {"": str, "Int": int, "Float": float, "Boolean": bool}
 ANSWERS |= {"JSON": JSON, "Long": LONG}
 """The types of the table, by name."""
@@ -50,7 +61,8 @@ def kind_of(struct: type[Struct], name: str, of: type | None = None) -> Any:
         kind, choices = _kind(msgspec.inspect.type_info(each.type), is_input)
         option = {"description": f"One of {choices}."} if choices else {}
         # A pull subscription has no endpoint.
-        if not each.required or (is_input and each.encode_name == "endpoint"):
+        is_sent = each.required or (each.encode_name in LEFT_OUT and not is_input)
+        if not is_sent or (is_input and each.encode_name == "endpoint"):
             kind |= None
             option |= {"default": UNSET} if is_input else {}
         kinds[each.encode_name], options[each.encode_name] = kind, option

@@ -214,6 +214,10 @@ class _Subscription(Operation):
         return self.message
 
 
+def _value(row: Row, name: str) -> Any:
+    return row.get(name, kinds.LEFT_OUT.get(name))
+
+
 class _Schema(strawberry.Schema):
     def process_errors(self, errors: Any, execution_context: Any = None) -> None:
         """Log nothing: most errors are the caller's, and the endpoint logs the others."""
@@ -225,5 +229,5 @@ def schema() -> strawberry.Schema:
     roots = {"query": _Query, "mutation": _Mutation, "subscription": _Subscription}
     types: dict[str, Any] = {k: kinds.object_of(k.title(), {}, of) for k, of in roots.items()}
     long = strawberry.scalar(name="Long", serialize=int, parse_value=int)
-    config = StrawberryConfig(default_resolver=dict.get, scalar_map={kinds.LONG: long})
+    config = StrawberryConfig(default_resolver=_value, scalar_map={kinds.LONG: long})
     return _Schema(**types, extensions=[Limits], config=config)

@@ -27,7 +27,7 @@ def within(part, whole):
 
 async def shop(api):
     await api.with_topic(schema='{"type":"object"}', labels={"team": "a"})
-    await api.with_topic("shop.refunds")
+    await api.with_topic("shop.refunds", durability="PERFORMANCE")
     await api.with_subscription(signing={"secrets": ["whsec_" + "MDEy" * 11]})
     await api.with_subscription("audit", deliveryType="BATCH")
 
@@ -38,14 +38,14 @@ async def test_the_answers_are_those_of_rest(api):
         api,
         """{
           groups { groupName owner { id } labels }
-          topics(query: {name: {like: "shop.*"}, not: {name: "x"}}) { name }
+          topics(query: {name: {like: "shop.*"}, not: {name: "x"}}) { name durability memoryFull }
           topic(name: "shop.orders") {
             name description contentType retentionTime { duration retentionUnit } ack labels schema
             auth { publishers } createdAt metrics
             subscriptions {
               topicName name endpoint state deliveryType subscriptionPolicy { rate batchSize }
               signing { secrets } owner { source id } filters { type }
-              metrics
+              metrics deadLettersEnabled cloudEventsEnabled tombstones
               lag { state lag datacenters { datacenter lag isKnown reason
                 partitions { partition position lag start end isSeekPending } } }
               why { state datacenters { datacenter isKnown isDelivering reason
@@ -56,13 +56,19 @@ async def test_the_answers_are_those_of_rest(api):
     )
     topic = found["topic"]
     assert found["groups"] == [{"groupName": "shop", "owner": None, "labels": None}]
-    assert [each["name"] for each in found["topics"]] == ["shop.orders", "shop.refunds"]
+    # REST leaves out the defaults of fields that Hermes does not have.
+    assert [tuple(each.values()) for each in found["topics"]] == [
+        ("shop.orders", "EVENTUAL", "DROP_OLDEST"),
+        ("shop.refunds", "PERFORMANCE", "DROP_OLDEST"),
+    ]
     assert topic.pop("metrics") == (await api.get("/topics/shop.orders/metrics")).json()
     subscriptions = topic.pop("subscriptions")
     assert within(topic, (await api.get("/topics/shop.orders")).json())
     assert [each["name"] for each in subscriptions] == ["audit", "billing"]
     for each in subscriptions:
         at = f"/topics/shop.orders/subscriptions/{each['name']}"
+        unsent = ("deadLettersEnabled", "cloudEventsEnabled", "tombstones")
+        assert [each.pop(name) for name in unsent] == [True, False, "deliver"]
         for part in ("metrics", "lag", "why"):
             assert within(each.pop(part), (await api.get(f"{at}/{part}")).json())
         assert within(each, (await api.get(at)).json())
