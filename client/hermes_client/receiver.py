@@ -94,16 +94,16 @@ class Receiver:
                 return 413, f"the body has more than {self._body_bytes_max} bytes", {}
             has_more = event.get("more_body", False)
         fields = {n.decode("latin-1"): v.decode("utf-8", "replace") for n, v in scope["headers"]}
+        own_id = fields.get("hermes-batch-id") or fields.get("hermes-message-id", "")
         try:
-            signed_id = self._verifier.verify(fields, bytes(body)) if self._verifier else ""
+            if self._verifier and self._verifier.verify(fields, bytes(body)) != own_id:
+                raise SignatureInvalid("webhook-id is signed, but not the message's id")
             messages = parse(fields, bytes(body))
         except SignatureInvalid as error:
+            _logger.warning("a delivery is refused: %s", error)
             return 401, str(error), {}
         except DeliveryMalformed as error:
             return 400, str(error), {}
-        own_id = fields.get("hermes-batch-id") or fields.get("hermes-message-id", "")
-        if self._verifier and own_id != signed_id:
-            return 401, "webhook-id is signed, but not the message's id", {}
         named = fields.get("hermes-topic-name")
         topic = named or scope["path"].rpartition("/")[2]
         function = self._on.get(topic)

@@ -40,7 +40,7 @@ class Verifier:
             request_id, timestamp = fields["webhook-id"], fields["webhook-timestamp"]
             signatures = fields["webhook-signature"].split(" ")
         except KeyError as error:
-            raise SignatureInvalid(f"the header {error.args[0]} is missing") from None
+            raise SignatureInvalid(f"no signature: the header {error.args[0]} is missing") from None
         if not _TIMESTAMP.fullmatch(timestamp):
             raise SignatureInvalid("webhook-timestamp is not a time in seconds")
         age_s = (time.time() if now_s is None else now_s) - int(timestamp)
@@ -52,7 +52,7 @@ class Verifier:
         # Every pair is tried, so the time does not show which one fits.
         found = [check(signed, each) for check in self._checks for each in signatures[:20]]
         if not any(found):
-            raise SignatureInvalid("no signature fits the secret")
+            raise SignatureInvalid("wrong signature: none fits the secret")
         return request_id
 
 

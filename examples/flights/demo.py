@@ -173,7 +173,7 @@ def demonstrate(
         )
         wait_until_settled(files, ids_of(outcomes), cluster)
         stored = {dc.name: count_stored(dc.management) for dc in dcs}
-        show(console, outcomes, seconds, options.rate, stored, files)
+        show(console, outcomes, seconds, options.rate, stored, files, len(flights) - calm)
         if victim is not None:
             loss = lose_while_publishing(flights[calm:], dcs, TOPIC, console, options.rate, victim)
             outcomes += loss.outcomes

@@ -14,11 +14,15 @@ def show(
     rate_per_s: float,
     stored: dict[str, int | None],
     files: list[DeliveryFile],
+    later: int,
 ) -> None:
-    """Print two tables: the messages' fates, and their latencies at that rate."""
+    """Print two tables: the messages' fates, and their latencies at that rate. `later` messages are
+    not published yet.
+    """
     accepted = [each for each in outcomes if each.is_accepted]
     sent_ms = {each.message_id: each.sent_ms for each in accepted}
-    counts = Table(title="Messages", title_justify="left")
+    rest = f"{later:,} more are published while a node is lost" if later else None
+    counts = Table(title="Messages", title_justify="left", caption=rest, caption_justify="left")
     for heading in ("", "messages", "retried", "duplicates"):
         counts.add_column(heading, justify="right" if heading else "left")
     publish_retries = sum(each.attempts > 1 for each in outcomes)

@@ -1,8 +1,9 @@
-"""Builds the client in Go or Java from the .proto: `python examples/grpc/build.py go|java FOLDER`.
+"""Builds the client in Go or Java from the .proto, and prints the command that runs it.
 
 Go's module proxy, or Maven, delivers the libraries and generators.
 """
 
+import argparse
 import os
 import shutil
 import subprocess
@@ -45,8 +46,14 @@ def _java(place: Path) -> list[str]:
 
 
 def _run(command: list[str], place: Path, **variables: str) -> None:
-    subprocess.run(command, cwd=place, check=True, env={**os.environ, **variables})
+    # stdout is for the command.
+    environment = {**os.environ, **variables}
+    subprocess.run(command, cwd=place, check=True, env=environment, stdout=sys.stderr)
 
 
 if __name__ == "__main__":
-    print(" ".join(build(sys.argv[1], Path(sys.argv[2]).resolve())))
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("language", choices=["go", "java"])
+    parser.add_argument("folder", type=Path)
+    given = parser.parse_args()
+    print(" ".join(build(given.language, given.folder.resolve())))

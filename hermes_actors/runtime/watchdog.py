@@ -65,8 +65,12 @@ class LoopWatch:
 
 
 @contextmanager
-def watching(watch: LoopWatch, now_s: Callable[[], float], nursery: trio.Nursery) -> Iterator[None]:
-    """Watch the calling thread's loop during the block; `now_s` is monotonic."""
+def watching(
+    watch: LoopWatch, now_s: Callable[[], float], nursery: trio.Nursery, logged_s: float = STALL_S
+) -> Iterator[None]:
+    """Watch the calling thread's loop during the block; `now_s` is monotonic. Stalls of `logged_s`
+    are logged.
+    """
     has_ended, scope, loop = threading.Event(), trio.CancelScope(), threading.get_ident()
 
     async def beat() -> None:
@@ -82,7 +86,7 @@ def watching(watch: LoopWatch, now_s: Callable[[], float], nursery: trio.Nursery
             # If the process was stopped or has no CPU, this thread is late as well.
             late_s, due_s = at_s - due_s, at_s + _BEAT_S
             for_s = at_s - (watch.beat_s or at_s)
-            if for_s - late_s > STALL_S and at_s - stack_s > _STACK_INTERVAL_S:
+            if for_s - late_s > logged_s and at_s - stack_s > _STACK_INTERVAL_S:
                 stack_s = at_s
                 frame = sys._current_frames().get(loop)
                 stack = "".join(traceback.format_stack(frame, _FRAMES))

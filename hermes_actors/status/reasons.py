@@ -100,7 +100,7 @@ class Code(Enum):
     # Details.
     SHARE = "this node may send {rate} of the subscription's {rate_max} messages a second"
     FILTERED = "its filters have left out {count} messages"
-    LATENCY = "half of the last minute's pushes took {p50} s at most, 99 % of them {p99} s"
+    LATENCY = "last minute's pushes: median {p50} ms, 99th percentile {p99} ms"
     LAST_FAILURE = "last failure {at_ms}, at attempt {attempt} of its message: {failure}"
     LAST_SUCCESS = "last success {at_ms}"
     NO_SUCCESS = "no success on this node"

@@ -8,6 +8,7 @@ import json
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
+from itertools import groupby
 from typing import Any, ParamSpec, TypeVar
 
 import anyio.to_thread
@@ -94,8 +95,8 @@ class Hermes:
         return self._wait(topic, find, count, "deliveries", timeout_s)
 
     def wait_settled(self, topic: str, timeout_s: float = 10.0) -> list[Delivery]:
-        """Wait until every subscription is done with every message: it is delivered, filtered, a
-        dead letter, or acknowledged by a puller. Return the accepted pushes.
+        """Wait until no message is pending: each is delivered, filtered, a dead letter, or
+        acknowledged by a puller. Return the accepted pushes.
         """
         path = f"/topics/{topic}/subscriptions"
         names = self._get(path)
@@ -162,12 +163,20 @@ class Hermes:
         stored = self._ask("GET", f"/topics/{topic}/messages?from=beginning&follow=false").text
         yield f"messages stored: {len(stored.splitlines())}"
         for name in self._get(f"/topics/{topic}/subscriptions"):
-            why = self._get(f"/topics/{topic}/subscriptions/{name}/why")
-            nodes = [node for dc in why["datacenters"] for node in dc.get("nodes", [])]
-            states = [f"{node['state']}, {node['reason']}" for node in nodes]
-            yield f"subscription {name}: {'; '.join(states) or why['state']}"
-            for push in self.deliveries(topic, name)[-_PUSHES_SHOWN_MAX:]:
-                yield f"  answered {push.status}: {push.body[:200].decode(errors='replace')}"
+            path = f"/topics/{topic}/subscriptions/{name}"
+            dcs = self._get(f"{path}/why")["datacenters"]
+            nodes = [node for dc in dcs for node in dc.get("nodes", [])]
+            states = [f"{e['state']}, {e['reason']}" for e in nodes if e["state"] != "UNKNOWN"]
+            # A node's state becomes known after some seconds.
+            known = "; ".join(states) or f"messages that wait: {self._get(f'{path}/lag')['lag']}"
+            yield f"subscription {name}: {known}"
+            answers = [
+                f"  answered {each.status}: {each.body[:200].decode(errors='replace')}"
+                for each in self.deliveries(topic, name)
+            ]
+            runs = [(text, len(list(run))) for text, run in groupby(answers)]
+            for text, times in runs[-_PUSHES_SHOWN_MAX:]:
+                yield text if times == 1 else f"{text} ({times} times)"
         for letter in self._dead_letters(topic)[:_PUSHES_SHOWN_MAX]:
             yield "dead letter of {subscription}: {reason}, {detail}".format_map(letter)
 

@@ -20,6 +20,7 @@ from hermes_client import sync
 
 SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 ROOT = Path(__file__).parents[2]
+TOPICS = ("client.orders", "shop.orders")
 PAGES = ("docs/client.md", "client/README.md")
 SOURCES = sorted((ROOT / "client" / "hermes_client").glob("*.py"))
 
@@ -52,8 +53,10 @@ def docstrings():
 @pytest.fixture(scope="module")
 def shop(broker):
     schema = '{"properties": {"id": {"type": "integer"}}}'
-    broker.topic("shop.orders", schema=schema)
-    broker.subscription("shop.orders", "worker")
+    broker.post("/groups", {"groupName": "client"})
+    for topic in TOPICS:
+        broker.topic(topic, schema=schema)
+        broker.subscription(topic, "worker")
     return broker
 
 
@@ -70,7 +73,8 @@ def test_an_example_runs(shop, source, monkeypatch):
 
     # So that a consumer has a message.
     with sync.Publisher(shop.publish) as publisher:
-        publisher.publish("shop.orders", {"id": 0})
+        for topic in TOPICS:
+            publisher.publish(topic, {"id": 0})
     names = {"__name__": "example"}
     if code.co_flags & inspect.CO_COROUTINE:
         anyio.run(main)

@@ -136,9 +136,9 @@ def test_a_signature_fits_if_a_secret_is_shared_and_the_time_is_near(signing, kn
     if shared and abs(late_s) <= 300:
         assert verifier.verify(headers, body, now_s=now_s) == "m1"
         for changed in ({"webhook-id": "m2"}, {"webhook-timestamp": "1000001"}):
-            with pytest.raises(SignatureInvalid, match="no signature fits"):
+            with pytest.raises(SignatureInvalid, match="wrong signature"):
                 verifier.verify(headers | changed, body, now_s=1_000_000)
-        with pytest.raises(SignatureInvalid, match="no signature fits"):
+        with pytest.raises(SignatureInvalid, match="wrong signature"):
             verifier.verify(headers, body + b"x", now_s=now_s)
     else:
         with pytest.raises(SignatureInvalid, match="at most 300 s" if shared else "fits|at most"):
@@ -150,7 +150,7 @@ def test_a_signature_fits_if_a_secret_is_shared_and_the_time_is_near(signing, kn
     [
         ({"webhook-id": None}, "webhook-id is missing"),
         ({"webhook-timestamp": "1e6"}, "not a time in seconds"),
-        ({"webhook-signature": "v1,ü v1 , v1a,é"}, "no signature fits"),
+        ({"webhook-signature": "v1,ü v1 , v1a,é"}, "wrong signature"),
     ],
 )
 def test_odd_headers_are_no_signature(changed, text):

@@ -97,7 +97,7 @@ def test_a_receiver_of_one_topic_takes_every_path():
     assert push(app, Hermes_Topic_Name="shop.visits").status_code == 503
 
 
-def test_only_signed_requests_are_taken_and_under_the_signed_id():
+def test_only_signed_requests_are_taken_and_under_the_signed_id(caplog):
     app, received = receiver(secret=[hmac_secret(b"n" * 32), SECRET])
     lines = (
         Signer([parse_secret(SECRET)]).sign("m1", SystemClock().now_ms() // 1_000, b'"ok"').decode()
@@ -108,6 +108,9 @@ def test_only_signed_requests_are_taken_and_under_the_signed_id():
     assert push(app, b'"no"', **signed).status_code == 401
     other = push(app, **signed, Hermes_Message_Id="m2")
     assert (other.status_code, len(received)) == (401, 1)
+    logged = [each.getMessage() for each in caplog.records if each.name.startswith("hermes_client")]
+    for cause, line in zip(("no signature", "wrong", "message's id"), logged, strict=True):
+        assert cause in line
 
 
 @asynccontextmanager

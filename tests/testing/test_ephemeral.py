@@ -48,7 +48,7 @@ def test_it_ends_and_its_data_is_gone(command, end, tmp_path):
 def test_it_ends_also_while_it_starts(tmp_path):
     environment = os.environ | {"TMPDIR": str(tmp_path)}
     ended = subprocess.run(
-        DEV, input="", capture_output=True, text=True, env=environment, check=False
+        [*DEV, "-v"], input="", capture_output=True, text=True, env=environment, check=False
     )
     assert (ended.returncode, ended.stdout, list(tmp_path.iterdir())) == (0, "", [])
     assert "its stdin is closed" in ended.stderr

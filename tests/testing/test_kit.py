@@ -96,6 +96,7 @@ def test_a_failure_says_what_arrived_and_why_the_rest_did_not(hermes):
         " of 3 deliveries within 2 s",
         "messages stored: 1",
         'answered 422: {"id":1}',
+        'answered 502: {"id":1} (',
         "subscription billing: ",
         "subscription stock: ",
         "client-error, HTTP 422",

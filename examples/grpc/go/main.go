@@ -1,9 +1,5 @@
 // A client of the gRPC port: it publishes COUNT messages, alone and in a stream of frames, then
 // receives and acknowledges them.
-//
-//	client TARGET TOPIC SUBSCRIPTION COUNT
-//	client bench TARGET TOPIC MESSAGE_BYTES MESSAGES_PER_FRAME FRAMES_UNDER_WAY SECONDS
-//	client drain TARGET TOPIC SUBSCRIPTION COUNT
 package main
 
 import (
@@ -24,10 +20,21 @@ import (
 	pb "hermes.invalid/client/hermes/v1"
 )
 
+const usage = `usage: client TARGET TOPIC SUBSCRIPTION COUNT
+       client bench TARGET TOPIC MESSAGE_BYTES MESSAGES_PER_FRAME FRAMES_UNDER_WAY SECONDS
+       client drain TARGET TOPIC SUBSCRIPTION COUNT`
+
 func main() {
-	args, mode := os.Args[1:], ""
-	if args[0] == "bench" || args[0] == "drain" {
+	args, mode, wanted := os.Args[1:], "", 4
+	if len(args) > 0 && (args[0] == "bench" || args[0] == "drain") {
 		args, mode = args[1:], args[0]
+	}
+	if mode == "bench" {
+		wanted = 6
+	}
+	if len(args) != wanted {
+		fmt.Fprintln(os.Stderr, usage)
+		os.Exit(2)
 	}
 	conn, err := grpc.NewClient(args[0], grpc.WithTransportCredentials(insecure.NewCredentials()))
 	check(err)

@@ -89,7 +89,7 @@ def create(
     ] = False,
     from_file: FromFileOption = None,
 ) -> None:
-    """Create a topic; options override the file."""
+    """Create a topic. Options override the file given with --from-file."""
     given: dict[str, Any] = {
         "name": topic,
         "description": description,

@@ -53,7 +53,7 @@ def _options(
 
 def credential_options() -> list[Any]:
     """Return the credential options, for a command class to add."""
-    return added_options(_options)
+    return added_options(_options, "Credentials")
 
 
 def authorization(*, asks: bool = True) -> str:

@@ -77,12 +77,15 @@ _given: ContextVar[tuple[Any, dict[str, Any]]] = ContextVar("added options", def
 """The context of a command line, and the values of its added options."""
 
 
-def added_options(described: Callable[..., None]) -> list[Any]:
-    """Return the options of a function, for a command class to add; `given` has their values."""
+def added_options(described: Callable[..., None], panel: str) -> list[Any]:
+    """Return the options of a function, for a command class to add; `given` has their values. The
+    help shows them in this panel.
+    """
     app = typer.Typer(add_completion=False)
     app.command()(described)
     params: list[Any] = list(typer.main.get_command(app).params)
     for param in params:
+        param.rich_help_panel = panel
         param.expose_value = False
         param.callback = _keep
     return params

@@ -20,6 +20,9 @@ from hermes_actors.cli.command_line.options import (
 from hermes_actors.cli.command_line.plain import PlainCommand
 from hermes_actors.cli.connection.management import ManagementClient
 
+_READING = {"lag", "list", "pull", "show", "status", "tail", "top", "trace", "why"}
+"""Commands that change nothing, so they have no reason of a change."""
+
 _client: ContextVar[ManagementClient] = ContextVar("the client of the command that runs")
 
 
@@ -54,7 +57,10 @@ class ManagementCommand(PlainCommand):
     def __init__(self, *args: Any, **attrs: Any) -> None:
         super().__init__(*args, **attrs)
         own = {name for param in self.params for name in param.opts}
-        for option in (*added_options(_options), *credential_options()):
+        options = [*added_options(_options, "Connection and output"), *credential_options()]
+        if self.name in _READING:
+            options = [each for each in options if each.name != "change_reason"]
+        for option in options:
             # Some commands have a `--reason` with another meaning.
             option.opts = [name for name in option.opts if name not in own]
             self.params.append(option)

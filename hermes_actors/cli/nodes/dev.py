@@ -229,7 +229,7 @@ async def _call_when_abandoned(end: Callable[[], None]) -> None:
         if is_held and select.select([0], [], [], 0)[0] and not os.read(0, 65_536):
             break
         await trio.sleep(0.2)
-    _logger.warning("ends, because its stdin is closed or its parent process has ended")
+    _logger.info("ends, because its stdin is closed or its parent process has ended")
     # Without a drain: the data goes, and nobody needs the answers any more.
     end()
 
@@ -261,6 +261,8 @@ async def _run(plan: DevPlan) -> None:
             lambda addresses: _announce(plan, addresses, data),
             before_exit=lambda: None if plan.data else shutil.rmtree(data, ignore_errors=True),
             ends_at_usr1=plan.consumers(plan.nodes[0].dc)[-1] if plan.more else "",
+            # A laptop is often busy for less.
+            stall_logged_s=1.0,
         )
 
 

@@ -28,7 +28,7 @@ from hermes_actors.runtime.clock import IdSource, SystemClock, system_rng
 from hermes_actors.runtime.collecting import long_lived_set_aside
 from hermes_actors.runtime.cpu import ProcessCpu
 from hermes_actors.runtime.signals import call_on_signal, stop_on_signal
-from hermes_actors.runtime.watchdog import LoopWatch, watching
+from hermes_actors.runtime.watchdog import STALL_S, LoopWatch, watching
 from hermes_actors.telemetry.settings import telemetry_settings
 
 _Plan = TypeVar("_Plan")
@@ -56,13 +56,15 @@ async def serve_nodes(
     before_exit: Callable[[], None] = lambda: None,
     at_hangup: Callable[[], Awaitable[None]] | None = None,
     ends_at_usr1: str = "",
+    stall_logged_s: float = STALL_S,
 ) -> None:
     """Serve the nodes until SIGTERM or SIGINT, then drain them; a second signal exits at once.
 
     SIGUSR1 ends the node `ends_at_usr1` as in a crash, without draining.
 
     `announce` is called with the addresses when all nodes are running, `before_exit` before the
-    exit after a second signal, `at_hangup` at each SIGHUP.
+    exit after a second signal, `at_hangup` at each SIGHUP. Stalls of the loop of `stall_logged_s`
+    are logged.
     """
     stop = trio.Event()
     # One thread runs all nodes.
@@ -92,7 +94,8 @@ async def serve_nodes(
             if not stop.is_set():
                 announce(addresses)
             # Only now, because nothing waits for the loop during start-up.
-            until_end.enter_context(watching(loop, SystemClock().monotonic_s, signals))
+            now_s = SystemClock().monotonic_s
+            until_end.enter_context(watching(loop, now_s, signals, stall_logged_s))
         signals.cancel_scope.cancel()
 
 

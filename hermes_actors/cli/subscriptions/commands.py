@@ -36,7 +36,7 @@ from hermes_actors.model.subscription import (
 from hermes_actors.model.topic import ContentType
 from hermes_actors.runtime.clock import IdSource
 
-app = command_group("Subscriptions: where a topic's messages are pushed to.")
+app = command_group("Subscriptions: who gets a topic's messages, by push or pull.")
 
 
 @management_command(
@@ -51,7 +51,8 @@ app = command_group("Subscriptions: where a topic's messages are pushed to.")
 def create(
     topic: TopicArgument,
     subscription: Annotated[
-        str | None, typer.Argument(metavar="SUBSCRIPTION", help="May be in the file.")
+        str | None,
+        typer.Argument(metavar="SUBSCRIPTION", help="May be in the file of --from-file."),
     ] = None,
     endpoint: Annotated[
         str | None, typer.Option(metavar="URL", help="Address to push messages to.")
@@ -123,7 +124,9 @@ def create(
     description: Annotated[str | None, typer.Option(metavar="TEXT")] = None,
     from_file: FromFileOption = None,
 ) -> None:
-    """Create a subscription; options override the file. It gets messages published from now on."""
+    """Create a subscription. It gets messages published from now on. Options override the file
+    given with --from-file.
+    """
     file = bodies.from_file(from_file)
     is_batch = (delivery_type or file.get("deliveryType")) == DeliveryType.BATCH
     if ordered and is_batch:

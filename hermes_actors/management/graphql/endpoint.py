@@ -16,7 +16,7 @@ from litestar import Response, post
 from litestar.handlers import HTTPRouteHandler
 from strawberry.schema.exceptions import CannotGetOperationTypeError
 
-from hermes_actors.errors import HermesError, Refused, Unavailable
+from hermes_actors.errors import ErrorCode, HermesError, Refused, Unavailable
 from hermes_actors.management.access.roles import Caller
 from hermes_actors.management.administration import Administration
 from hermes_actors.management.bodies.decoding import decode_plain, json_object
@@ -131,5 +131,6 @@ def _shown(error: Any) -> dict[str, Any]:
     if not hasattr(cause, "formatted"):
         _logger.error("A field of GraphQL failed", exc_info=cause)
         text = f"Internal error ({type(cause).__name__}); the node's log has the details"
-        return {**shown, "message": text}
-    return shown
+        code = {"code": ErrorCode.OTHER.name, "status": 500}
+        return {**shown, "message": text, "extensions": code}
+    return {**shown, "extensions": {"code": ErrorCode.VALIDATION_ERROR.name, "status": 400}}

@@ -81,6 +81,8 @@ def on_http_error(request: AnyRequest, error: HTTPException) -> Answer:
         text = f"{request.method} is not allowed on {request.url.path}"
     elif isinstance(error, NotFoundException):
         text = f"There is nothing at {request.url.path}"
+        if request.url.path == "/graphql":
+            text += "; management.graphql_enabled turns GraphQL on"
     else:
         text = _with_reasons(error)
     is_invalid = error.status_code == 400

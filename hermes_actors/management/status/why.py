@@ -70,7 +70,7 @@ def details(place: ConsumingNode, live: LiveSubscription) -> Iterator[Reason]:
         yield because(Code.FILTERED, count=status.counts.filtered)
     if status.latency_ms is not None:
         p50_ms, p99_ms = status.latency_ms
-        yield because(Code.LATENCY, p50=p50_ms / 1_000, p99=p99_ms / 1_000)
+        yield because(Code.LATENCY, p50=p50_ms, p99=p99_ms)
     if status.last_failure:
         yield because(
             Code.LAST_FAILURE,

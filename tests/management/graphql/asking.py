@@ -20,9 +20,9 @@ async def data(api: Api, query: str, caller: dict[str, str] | None = None, **var
 
 
 async def error(api: Api, query: str, caller: dict[str, str] | None = None, **variables: object):
-    """The first error's code, or its message if it has none."""
+    """The first error's code."""
     first = (await ask(api, query, caller, **variables))["errors"][0]
-    return first["extensions"]["code"] if "extensions" in first else first["message"]
+    return first["extensions"]["code"]
 
 
 async def events(api: Api, query: str, caller: dict[str, str] | None = None):

@@ -231,6 +231,7 @@ async def test_events_also_bring_one_result_and_errors(api):
     assert unknown["errors"][0]["extensions"]["code"] == "TOPIC_NOT_EXISTS"
     (wrong,) = await events(api, "{ nothing }")
     assert "Cannot query field 'nothing'" in wrong["errors"][0]["message"]
+    assert wrong["errors"][0]["extensions"] == {"code": "VALIDATION_ERROR", "status": 400}
     answer = await api.post(
         "/graphql", {"query": 'subscription { messages(topic: "shop.orders") { id } }'}
     )

@@ -24,10 +24,13 @@ import java.util.function.Consumer;
 
 /**
  * Publishes COUNT messages, alone and in a stream of frames, then receives and acknowledges them.
- * Arguments: TARGET TOPIC SUBSCRIPTION COUNT
  */
 public final class Client {
     public static void main(String[] args) throws Exception {
+        if (args.length != 4) {
+            System.err.println("arguments: TARGET TOPIC SUBSCRIPTION COUNT");
+            System.exit(2);
+        }
         String topic = args[1];
         int count = Integer.parseInt(args[3]);
         ManagedChannel channel =
