@@ -84,4 +84,4 @@ def test_a_run_that_could_not_look_is_no_loss(spark, tmp_path, monkeypatch, caps
     assert (code, "has no messageId" in said) == (2, True)
     mistyped = ("--acknowledged", "shop.orders=b.txt", "--topic", "shop.order")
     code, said = ended("--dc", "dc1=embedded:dc1", *mistyped)
-    assert (code, "--topic shop.order: neither" in said) == (2, True)
+    assert (code, "--topic shop.order: no datacentre and no list" in said) == (2, True)
