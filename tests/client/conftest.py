@@ -1,4 +1,4 @@
-"""A whole node with real sockets in this process, on a memory log, shared by the tests here."""
+"""A whole node with real sockets in this process, on a memory log, shared by a module."""
 
 import itertools
 import threading
@@ -67,8 +67,10 @@ VARIABLES = {
 """Free ports, and time limits that a busy machine does not reach."""
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="module")
 def broker(tmp_path_factory):
+    # Not for longer: a second loop in the process would draw from the scheduler's randomness, on
+    # which the simulation's histories depend.
     spool = {"HERMES_SPOOL_DIRECTORY": str(tmp_path_factory.mktemp("spool"))}
     settings, ready = config.load(None, VARIABLES | spool), Queue()
 
