@@ -118,7 +118,7 @@ class Servers:
         return [url for url in until_s if url not in tried and until_s[url] <= now_s]
 
     def choose(self, now_s: float, tried: Collection[str]) -> str:
-        """The first fresh server, or else the one that is avoided for the shortest time."""
+        """The first fresh server; else the server that is avoided for the shortest time."""
         for url in self.fresh(now_s, tried):
             if self._failures[url]:
                 # Others avoid it until this call knows more.

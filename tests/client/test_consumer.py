@@ -1,4 +1,4 @@
-"""Clients of a pull subscription on a real node: what is not acknowledged comes again."""
+"""Clients of a pull subscription on a real node: unacknowledged messages come again."""
 
 import json
 

@@ -226,6 +226,6 @@ async def test_only_topics_in_memory_are_in_memory(autojump_clock):
     assert await over.append("shop.orders", 0, records(1), Ack.LEADER) == [Stored(0)]
     async with over.reader("shop.orders", {0: 0}) as reader:
         assert numbers(await read(reader, 1)) == [1]
-    # A node without a share of its own cannot store any.
+    # A node that holds no partition refuses every record.
     (outcome,) = await log.append(TOPIC, 0, records(1), Ack.LEADER)
     assert isinstance(outcome, UnavailableRecord)

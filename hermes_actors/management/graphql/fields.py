@@ -77,7 +77,7 @@ def field(route: str, gives: Any, *of: str, **takes: Any) -> Callable[[Resolver]
         resolver.__dict__["__signature__"] = Signature([*_FIRST, *own])
         CALLS.add(camel(async_fn.__name__))
         about = " ".join((async_fn.__doc__ or "").split())
-        # Nullable, so that one that fails leaves the others in the answer.
+        # Nullable, so that a failing mutation leaves the others in the answer.
         return strawberry.field(resolver, graphql_type=gives | None, description=about)
 
     return decorate

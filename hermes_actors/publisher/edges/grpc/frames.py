@@ -180,7 +180,7 @@ class Publisher:
         return refusal
 
     def _head_of(self, own: Pairs) -> Head:
-        """The head of messages with these headers of their own; the call's count for all."""
+        """These headers, and those of the call that they do not replace."""
         named = {name.lower(): value for name, value in own}
         inherited = [pair for pair in self._pairs if pair[0] not in named]
         return Head([*own, *inherited], {**dict(inherited), **named}, self._certificate)
