@@ -116,6 +116,8 @@ def external(url: str) -> dict[str, str]:
         "HERMES_SCHEMA_REGISTRY": "http",
         "HERMES_SCHEMA_URLS": url,
         "HERMES_SCHEMA_REFRESH_INTERVAL_MS": "1000",
+        # A registry beside other tests' processes may take seconds to store a schema.
+        "HERMES_SCHEMA_TIMEOUT_MS": "10000",
     }
 
 
