@@ -33,7 +33,9 @@ chart knows itself. Arguments: root, role.
 {{- $added := dict "dc" $values.dc "roles" $roles -}}
 {{- $grpc := dict -}}
 {{- range $listener := list "management" "frontend" -}}
-{{- if and (has $listener $roles) (index $values.tls $listener).enabled -}}
+{{- if not (and (has $listener $roles) (index $values.tls $listener).enabled) -}}
+{{- $_ := set $config $listener (omit (index $config $listener) "tls") -}}
+{{- else -}}
 {{- $folder := printf "/etc/hermes/tls/%s" $listener -}}
 {{- $files := dict "certificate_file" (printf "%s/tls.crt" $folder) "key_file" (printf "%s/tls.key" $folder) -}}
 {{- $_ := set $added $listener (dict "tls" $files) -}}
@@ -113,4 +115,15 @@ chart knows itself. Arguments: root, role.
 {{/* The port with probes and metrics. Argument: a role's ports. */}}
 {{- define "hermes.statusPort" -}}
 {{- if hasKey . "status" }}status{{ else if hasKey . "publish" }}publish{{ else }}publish-tls{{ end -}}
+{{- end -}}
+
+{{/* Name and number of the Service's port for HTTP, as JSON. Arguments: root, role. */}}
+{{- define "hermes.httpPort" -}}
+{{- $ports := include "hermes.ports" (dict "root" .root "role" (include "hermes.component" .)) | fromJson -}}
+{{- $plain := ternary "publish" "management" (eq .role "frontend") -}}
+{{- if hasKey $ports $plain -}}
+{{ dict "name" "http" "port" (index $ports $plain) | toJson }}
+{{- else -}}
+{{ dict "name" "https" "port" (index $ports (printf "%s-tls" $plain)) | toJson }}
+{{- end -}}
 {{- end -}}
