@@ -126,9 +126,8 @@ spec:
       {{- else if eq $role "management" }}
       lifecycle:
         preStop:
-          exec:
-            # Until the Service has noticed that the pod is going away.
-            command: [sleep, "5"]
+          # Until the Service has noticed that the pod is going away.
+          sleep: { seconds: 5 }
       {{- end }}
       resources:
         {{- toYaml $own.resources | nindent 8 }}
