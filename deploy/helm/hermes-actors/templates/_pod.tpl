@@ -11,9 +11,9 @@
 {{- $scheme := ternary "HTTPS" "HTTP" (hasSuffix "-tls" $status) -}}
 {{- $isFrontend := eq $role "frontend" -}}
 {{- $drains := and $isFrontend $values.spool.enabled (not $values.standalone.enabled) -}}
-{{- $stop := add $values.spool.drainTimeoutSeconds 50 -}}
+{{- $stop := add $values.spool.drainTimeoutSeconds 60 -}}
 {{- if and $drains (lt (int64 $own.terminationGracePeriodSeconds) $stop) -}}
-{{- fail (printf "frontend.terminationGracePeriodSeconds: %v is too short for spool.drainTimeoutSeconds and a stop of 50 s; use %d or more" $own.terminationGracePeriodSeconds $stop) -}}
+{{- fail (printf "frontend.terminationGracePeriodSeconds: %v is too short for spool.drainTimeoutSeconds and a stop of 60 s; use %d or more" $own.terminationGracePeriodSeconds $stop) -}}
 {{- end -}}
 {{- $hasVolume := and $isFrontend (or $values.spool.enabled $values.standalone.enabled) -}}
 metadata:
