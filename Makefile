@@ -164,7 +164,7 @@ images: ## Build the images of a node and of Spark, with Docker, Podman or Build
 	    echo "make: no image was built: start Docker's daemon, or install Podman or Buildah" >&2; exit 1; \
 	fi; \
 	for image in $(IMAGES); do \
-	    file=deploy/Dockerfile; if [ "$$image" = hermes-spark ]; then file=deploy/spark.Dockerfile; fi; \
+	    file=deploy/Dockerfile; if [ "$$image" = hermes-spark ]; then file=deploy/spark/Dockerfile; fi; \
 	    echo "make: $$image:$$version with $${build[0]} …"; \
 	    "$${build[@]}" --file "$$file" --tag "$$image:$$version" $(ARGS) .; \
 	done
