@@ -4,15 +4,15 @@ Every role survives the loss of one node. What one node needs is after that loss
 """
 
 import re
-from collections.abc import Callable
+from contextlib import suppress
 from math import ceil
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from typer import BadParameter, Option
 
 from hermes_actors.cli.command_line.failures import UsageWrong
 from hermes_actors.cli.sizing import measured
-from hermes_actors.cli.sizing.measured import FACTOR, GIB, KIB, MIB
+from hermes_actors.cli.sizing.measured import FACTOR, GIB, KIB, MIB, Publishing
 from hermes_actors.config import ConsumersConfig, FrontendConfig, SpoolConfig
 
 NODES_MIN, BROKERS_MIN, PARTITIONS_MIN = 2, 3, 4
@@ -25,7 +25,7 @@ SICK = 0.02
 CONNECTIONS = 1000
 """Open connections of publishers to one frontend."""
 
-_CONSUMERS, _SPOOL, _SIZE_MAX = ConsumersConfig(), SpoolConfig(), FrontendConfig().body_bytes_max
+_CONSUMERS, _SPOOL, _MAX = ConsumersConfig(), SpoolConfig(), FrontendConfig().body_bytes_max
 _OWNERS = _CONSUMERS.balancer.consumers_per_subscription
 _UNITS = {"": 1, "b": 1, "kib": KIB, "kb": 1000, "mib": MIB, "mb": 1000**2}
 
@@ -36,35 +36,37 @@ def size_of(text: object) -> float:
     return float(number) * _UNITS[unit]
 
 
-def _number(about: str, least: float = 0.001, of: Callable[[Any], float] = float) -> Any:
+def _number(about: str, least: float = 0.001, most: float = 1e9, of: Any = float) -> Any:
     def parse(text: object) -> float:
-        try:
-            number = of(text)
-        except (ValueError, LookupError):
-            number = float("nan")
-        if not least <= number <= 1e9:
-            raise BadParameter(f"{text} is not a number from {least:g} to 1e9; give {about}")
-        return number
+        with suppress(ValueError, LookupError):
+            number: float = of(text)
+            if least <= number <= most:
+                return number
+        raise BadParameter(f"{text} is not a number from {least:,g} to {most:,.0f}; give {about}")
 
     return Option(help=f"{about[0].upper()}{about[1:]}.", parser=parse, metavar="N")
+
+
+def _count(about: str, least: int = 1) -> Any:
+    return _number(about, least, of=int)
 
 
 def sizing(
     *,
     rate: Annotated[float, _number("messages/s at peak, all datacentres together")],
-    size: Annotated[float, _number("a message's size, as 500B or 1KiB", 1, size_of)] = KIB,
-    topics: Annotated[int, _number("the number of topics", 1, int)] = 1,
-    subscriptions: Annotated[int, _number("the number of subscriptions", 0, int)] = 0,
+    size: Annotated[float, _number("a message's size, as 500B or 1KiB", 1, _MAX, size_of)] = KIB,
+    topics: Annotated[int, _count("the number of topics")] = 1,
+    subscriptions: Annotated[int, _count("the number of subscriptions", 0)] = 0,
     fanout: Annotated[float | None, _number("deliveries of a message, on average", 0)] = None,
-    busiest: Annotated[float, _number("percent of the messages in the busiest topic")] = 20,
-    datacentres: Annotated[int, _number("the number of datacentres", 1, int)] = 1,
+    busiest: Annotated[float, _number("percent of all messages in the busiest topic", 0, 100)] = 20,
+    datacentres: Annotated[int, _count("the number of datacentres")] = 1,
     one_carries_all: Annotated[bool, Option(help="Each can carry the load of all.")] = False,
-    publishing: Annotated[Literal["single", "batch", "grpc"], Option(help="By.")] = "single",
+    publishing: Annotated[Publishing, Option(help="How most messages come.")] = "single",
     endpoint_ms: Annotated[float, _number("how long an endpoint takes to answer", 0)] = 50,
     retention_days: Annotated[float, _number("days for which Kafka keeps messages")] = 1,
-    replication: Annotated[int, _number("Kafka's replicas of each partition", 1, int)] = 3,
+    replication: Annotated[int, _count("Kafka's replicas of each partition")] = 3,
     spool_hours: Annotated[float, _number("hours without Kafka that spools hold", 0)] = 1,
-    headroom: Annotated[float, _number("percent of a core that stays free", 0)] = 40,
+    headroom: Annotated[float, _number("percent of a core that stays free", 0, 90)] = 40,
 ) -> dict[str, Any]:
     """Say how many nodes, how much Kafka and which Helm values a load needs. Asks no server.
 
@@ -72,14 +74,10 @@ def sizing(
     Without --fanout each message is delivered to all subscriptions of its topic.
     """
     fanout = subscriptions / topics if fanout is None else fanout
-    for is_wrong, text in (
-        (fanout > subscriptions, f"--fanout: {fanout:g} is more than --subscriptions; raise these"),
-        (size > _SIZE_MAX, f"--size: no body is larger than {_SIZE_MAX}; send its address instead"),
-        (busiest > 100, "--busiest: it is a part of all messages; give at most 100"),
-        (headroom > 90, "--headroom: a node needs a tenth of its core; give at most 90"),
-    ):
-        if is_wrong:
-            raise UsageWrong(text)
+    if fanout > subscriptions:
+        raise UsageWrong(
+            f"--fanout: {fanout:g} is more than --subscriptions; lower it, or raise these"
+        )
     published = rate if one_carries_all else rate / datacentres
     delivered, usable = published * fanout, 1 - headroom / 100
     topics_bytes = topics * measured.TOPIC_BYTES
@@ -110,8 +108,8 @@ def sizing(
     waiting += in_flight / (nodes - 1) * (size + measured.CONNECTION_BYTES)
     waiting += own * measured.TASK_BYTES
     consumers = _row("consumers", nodes, cores, topics_bytes + waiting)
-    known_bytes = topics_bytes + subscriptions * measured.KNOWN_BYTES
-    management = _row("management", NODES_MIN, subscriptions * measured.KNOWN_CORES, known_bytes)
+    known_bytes = (topics + subscriptions) * measured.TOPIC_BYTES
+    management = _row("management", NODES_MIN, 0, known_bytes)
 
     # A fifth more for dead letters, and the topics of Kafka and Hermes.
     partitions = max(PARTITIONS_MIN, 2 * owners)
@@ -154,4 +152,10 @@ def _row(role: str, nodes: int, cores: float, memory: float, disk: float = 0) ->
     own = FACTOR * measured.BASE_CORES + cores / (nodes - 1)
     mib = (measured.BASE_BYTES + FACTOR * memory) / MIB
     requests = {"cpu": f"{50 * ceil(own * 20)}m", "memory": f"{64 * ceil(mib / 64)}Mi"}
-    return {"role": role, "nodes": nodes, "cores": cores, **requests, "disk": _gi(disk)}
+    return {
+        "role": role,
+        "nodes": nodes,
+        "cores": cores,
+        **requests,
+        "disk": _gi(disk) if disk else None,
+    }

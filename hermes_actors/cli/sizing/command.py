@@ -53,11 +53,11 @@ class SizingCommand(PlainCommand):
 
 def helm_values(found: dict[str, Any], replication: int) -> dict[str, Any]:
     """Return the values for the chart in deploy/helm/hermes-actors."""
-    in_flight = max(ConsumersConfig().inflight_max, found["busiestInFlight"])
+    in_flight = max(ConsumersConfig().inflight_max, 2 * found["busiestInFlight"])
     in_sync = max(1, replication - 1)
     config = {
         "spool": {"disk_bytes_max": found["spoolBytes"], "entries_max": found["spoolEntries"]},
-        "consumers": {"inflight_max": in_flight},
+        "consumers": {"inflight_max": in_flight, "connections_per_origin_max": in_flight},
         "management": {"topic_partitions": found["topicPartitions"]},
         "kafka": {"replication_factor": replication, "min_insync_replicas": in_sync},
     }

@@ -1,6 +1,6 @@
 """What nodes use, as measured; each figure is one run. docs/sizing.md names the commands."""
 
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 MEASURED_ON = "2 cores of an AMD EPYC, shared with other work, Kafka 4.1 beside it, no TLS"
 FACTOR = 1.5
@@ -20,21 +20,26 @@ class Cost(NamedTuple):
         return FACTOR * per_s * (self.fixed_us + self.kib_us * size_bytes / KIB) / 1e6
 
 
-PUBLISH = {"single": Cost(71, 8.3), "batch": Cost(1, 8.6), "grpc": Cost(30, 9)}
-"""On Kafka: HTTP/1.1 requests, batches, gRPC streams."""
+Publishing = Literal["single", "batch", "grpc"]
+PUBLISH: dict[Publishing, Cost] = {
+    "single": Cost(71, 8.3),
+    "batch": Cost(1, 8.6),
+    "grpc": Cost(134, 8.3),
+}
+"""On Kafka: HTTP/1.1 requests, batches, gRPC streams with a message in each frame."""
 DELIVER = Cost(77, 3)
 """Of a busy subscription, whose node reads many messages at once."""
-LONE_PUBLISH, LONE_DELIVER = Cost(250, 0), Cost(250, 0)
+LONE_PUBLISH, LONE_DELIVER = Cost(350, 0), Cost(200, 0)
 """In addition, of a message that shares no request to Kafka with others."""
 LONE_PER_S = 50
 """Of a topic or subscription. What comes beyond this rate shares requests."""
-TASK_CORES, KNOWN_CORES = 0.0004, 0.00005
-"""Of a subscription without messages, on a node that delivers it and on a management node."""
+TASK_CORES = 0.0004
+"""Of a subscription without messages, on a node that delivers it."""
 BASE_CORES = 0.05
 """Of a node with few messages."""
 
 BASE_BYTES = 120 * MIB
-TOPIC_BYTES, TASK_BYTES, KNOWN_BYTES, CONNECTION_BYTES = 52 * KIB, 164 * KIB, 50 * KIB, 10 * KIB
+TOPIC_BYTES, TASK_BYTES, CONNECTION_BYTES = 52 * KIB, 120 * KIB, 10 * KIB
 SPOOLED_BYTES, HELD_BYTES = 300, 2 * KIB
 """Memory of a message in the spool, and of one that waits for a retry, beside its body."""
 RECORD_BYTES, ENTRY_BYTES = 128, 238

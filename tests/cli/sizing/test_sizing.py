@@ -2,8 +2,10 @@
 
 import json
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
+import jsonschema_rs
 import pytest
 import yaml
 from hypothesis import given
@@ -12,6 +14,8 @@ from typer.testing import Result
 
 from hermes_actors.cli.sizing import measured
 from hermes_actors.cli.sizing.calculation import BROKERS_MIN, NODES_MIN, PARTITIONS_MIN, sizing
+
+CHART = Path(__file__).parents[3] / "deploy" / "helm" / "hermes-actors"
 
 Found = dict[str, Any]
 
@@ -134,6 +138,7 @@ def test_the_values_for_helm_are_those_of_the_table(hermes: Callable[..., Result
         assert requests == {"cpu": pod["cpu"], "memory": pod["memory"]}
         assert memory_mib(limits) >= memory_mib(requests)
     assert values["config"]["spool"]["entries_max"] == found["spoolEntries"]
+    jsonschema_rs.validate(json.loads((CHART / "values.schema.json").read_text()), values)
     assert values["config"]["spool"]["disk_bytes_max"] >= found["spoolBytes"]
 
 
@@ -141,16 +146,22 @@ def test_the_values_for_helm_are_those_of_the_table(hermes: Callable[..., Result
     ("words", "said"),
     [
         ("", "Missing option '--rate'"),
-        ("--rate -5", "'--rate': -5 is not a number from 0.001 to 1e9; give messages/s at peak"),
+        (
+            "--rate -5",
+            "'--rate': -5 is not a number from 0.001 to 1,000,000,000; give messages/s at peak",
+        ),
         ("--rate 0", "'--rate': 0 is not a number"),
         ("--rate nan", "'--rate': nan is not a number"),
         ("--rate 5 --topics 0", "'--topics': 0 is not a number from 1"),
         ("--rate 5 --topics 2.5", "'--topics': 2.5 is not a number"),
-        ("--rate 5 --size 1parsec", "'--size': 1parsec is not a number from 1 to 1e9; give a"),
-        ("--rate 5 --size 5MB", "--size: no body is larger than 2097152"),
+        (
+            "--rate 5 --size 1parsec",
+            "'--size': 1parsec is not a number from 1 to 2,097,152; give a",
+        ),
+        ("--rate 5 --size 5MB", "'--size': 5MB is not a number from 1 to 2,097,152"),
         ("--rate 5 --fanout 3", "--fanout: 3 is more than --subscriptions"),
-        ("--rate 5 --busiest 101", "--busiest: it is a part of all messages"),
-        ("--rate 5 --headroom 95", "--headroom: a node needs a tenth of its core"),
+        ("--rate 5 --busiest 101", "'--busiest': 101 is not a number from 0 to 100; give percent"),
+        ("--rate 5 --headroom 95", "'--headroom': 95 is not a number from 0 to 90"),
         ("--rate 5 --publishing fax", "'--publishing'"),
     ],
 )
