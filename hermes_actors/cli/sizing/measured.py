@@ -33,7 +33,7 @@ LONE_PUBLISH, LONE_DELIVER = Cost(350, 0), Cost(200, 0)
 """In addition, of a message that shares no request to Kafka with others."""
 LONE_PER_S = 50
 """Of a topic or subscription. What comes beyond this rate shares requests."""
-TASK_CORES = 0.0004
+TASK_CORES = 0.0005
 """Of a subscription without messages, on a node that delivers it."""
 BASE_CORES = 0.05
 """Of a node with few messages."""

@@ -130,7 +130,7 @@ def test_the_values_for_helm_are_those_of_the_table(hermes: Callable[..., Result
     for pod in found["pods"]:
         shown = next(line for line in table.splitlines() if line.startswith(pod["role"]))
         assert shown.split() == [
-            str(pod[key]) for key in ("role", "nodes", "cpu", "memory", "disk")
+            str(pod[key] or "-") for key in ("role", "nodes", "cpu", "memory", "disk")
         ]
         role = values[pod["role"]]
         assert role["replicas"] == pod["nodes"]
