@@ -131,6 +131,10 @@ soak: $(SPARK_STAMP) ## Run long tests: soaks, the compose file, benchmarks, SEE
 	HYPOTHESIS_PROFILE=full $(BIN)/python -m pytest -n 1 -m soak
 	$(BIN)/hermes chaos sim --seeds $(SEEDS)
 
+.PHONY: kube-check
+kube-check: $(STAMP) ## Install the Helm chart into a Kubernetes API server; Go builds it first, once
+	$(BIN)/python -m pytest -m soak tests/kubernetes
+
 .PHONY: bench
 bench: $(SPARK_STAMP) ## Run the benchmarks, one after another
 	@for name in actors append publish over_grpc hedging deliver failover balancer filters schemas telemetry fsyncs spool idle_subscriptions stalled_partition spark; do \

@@ -42,6 +42,8 @@ OPERATORS = {
         "HTTPRoute": "config/crd/standard/gateway.networking.k8s.io_httproutes.yaml",
     },
 }
+# Without symbols programs are a third smaller. Helm asks the API server for its version (go.mod).
+LINKED = "-ldflags=-s -w -X k8s.io/component-base/version.gitVersion=v1.37.2"
 BUILD_WITHIN_S = 3600
 
 
@@ -57,8 +59,7 @@ def program(name: str) -> Path:
     with locked(folder / f"{name}.lock"):
         if not path.exists():
             partial = path.with_suffix(".partial")
-            # Without symbols it is a third smaller.
-            _go(HERE, "build", "-trimpath", "-ldflags=-s -w", "-o", str(partial), PACKAGES[name])
+            _go(HERE, "build", "-trimpath", LINKED, "-o", str(partial), PACKAGES[name])
             partial.rename(path)
     return path
 
