@@ -6,6 +6,7 @@ All methods block; call them in a thread if a load runs at the same time.
 import contextlib
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -25,9 +26,9 @@ from hermes_local.kafka import Cluster
 from hermes_local.ports import free_ports
 
 DCS = ("dc1", "dc2")
-_READY_S = 60.0
+_READY_S = 400.0
 _END_S = 30.0
-_ASK_S = 15.0
+_ASK_S = 60.0
 
 
 class NodeDidNotStart(Exception):
@@ -49,6 +50,8 @@ class NodeProcess:
             "HERMES_CONSUMERS_ENDPOINTS_ALLOW_LOOPBACK": "true",
             **variables,
         }
+        self.source: Path | None = None
+        """The checkout whose code its next start runs; None: the code that this process runs."""
         self._process: subprocess.Popen[str] | None = None
 
     @property
@@ -80,6 +83,7 @@ class NodeProcess:
                 stdout=subprocess.PIPE,
                 stderr=log,
                 text=True,
+                cwd=self.source,
                 env={**os.environ, **self._variables},
             )
 
@@ -131,12 +135,20 @@ class Site:
     """Both Kafkas and three nodes: `first` and `second` take messages in dc1, `other` is in dc2.
 
     `first` and `other` have management. A proxy in front of dc1's Kafka can slow it down.
-    `variables` are HERMES_… variables for every node. As a context manager it starts and ends
-    everything.
+    `variables` are HERMES_… variables for every node; with `delivers` each is a consumer, too. As a
+    context manager it starts and ends everything.
     """
 
-    def __init__(self, folder: Path, variables: Mapping[str, str], *, heap_mb: int = 384) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        variables: Mapping[str, str],
+        *,
+        heap_mb: int = 384,
+        delivers: bool = False,
+    ) -> None:
         self.folder = folder
+        self._delivers = delivers
         self._stack = ExitStack()
         self._variables = dict(variables)
         self._heap_mb = heap_mb
@@ -225,6 +237,15 @@ class Site:
         """Start killed brokers, and wait until they serve."""
         self.at_once(*(self.kafka[dc].start for dc in dcs))
 
+    def lose_dc2(self) -> None:
+        """Kill all of dc2 with SIGKILL, and delete its Kafka's data and its node's files."""
+        self.other.kill()
+        self.kill_kafka("dc2")
+        broker = self.kafka["dc2"].brokers[0]
+        for folder in (broker.folder, self.folder / "spools" / f"dc2.{self.other.name}"):
+            shutil.rmtree(folder)
+        broker.folder.mkdir()
+
     def slow_kafka(self, delay_s: float) -> None:
         """Delay the answers of dc1's Kafka by this much from now on."""
         self._proxy.do(lambda: setattr(self._link.answers, "latency_s", delay_s))
@@ -242,7 +263,7 @@ class Site:
             self.folder,
             {
                 "HERMES_DC": dc,
-                "HERMES_ROLES": roles,
+                "HERMES_ROLES": f"{roles},consumers" if self._delivers else roles,
                 "HERMES_METADATA_REPLICATOR": name if "management" in roles else "dc1-first",
                 "HERMES_MANAGEMENT_TOPIC_PARTITIONS": "4",
                 "HERMES_LOG_DIRECTORY": str(self.folder / name),
