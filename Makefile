@@ -78,6 +78,10 @@ metrics: $(STAMP) ## Write the tables of docs/metrics.md from the source
 	@{ sed '/^## /,$$d' docs/metrics.md; $(BIN)/python -c 'from hermes_actors.node.measures import tables; print(tables())'; } > docs/metrics.new
 	@mv docs/metrics.new docs/metrics.md
 
+.PHONY: values
+values: $(STAMP) ## Write the nodes' settings into the schema of the Helm chart's values
+	@$(BIN)/python deploy/helm/settings.py
+
 .PHONY: graphql
 graphql: $(STAMP) ## Write the schema of GraphQL from the source
 	@$(BIN)/python -c 'from hermes_actors.management.graphql.schema import schema; print(schema().as_str())' > schema.new

@@ -220,6 +220,14 @@ class Sender(ABC):
         outcome.
         """
 
+    def after_outcomes(self, callback: Callable[[], None]) -> None:
+        """Call `callback` once all outcomes that have come by now are reported, soon or at once.
+
+        Many answers come in one turn of the loop; a caller that sends more after each turn, and not
+        after each answer, decides once for all.
+        """
+        callback()
+
     def probe(self, route: PushRoute, done: Probed) -> bool:
         """Check whether an endpoint accepts connections (with TLS if the origin has it).
 

@@ -1,8 +1,9 @@
 """The sending half of a serial consumer, which never waits: queue → rate → window → sender.
 `pacing.py` decides how fast, `delivery/dispatching.py` what follows from an answer.
 
-There is no task and no timer for each message: the sender's callback settles one message and sends
-the next, on the same thread. The actor (`push_consumer.py`) waits, reads and commits.
+There is no task and no timer for each message: the sender's callback settles one message, and
+after all callbacks of a turn the next ones are sent, on the same thread. The actor
+(`push_consumer.py`) waits, reads and commits.
 """
 
 from functools import partial
@@ -34,7 +35,7 @@ class SerialDispatch(Dispatching[Delivery]):
         super().__init__(live, around, queue, self._pacing)
         self._monotonic_s = parts.clock.monotonic_s
         self._queue = queue
-        self._is_filling = False
+        self._is_filling = self._is_refill_due = False
         self._limit, self._control = self._pacing.limit, self._pacing.control
         self.adopt(live)
 
@@ -123,10 +124,16 @@ class SerialDispatch(Dispatching[Delivery]):
         taken_up_s = delivery.taken_up_s
         return 0.0 if taken_up_s is None else (now_s - taken_up_s) * 1_000
 
-    def _refill(self, now_s: float) -> None:
-        """Use the room that an answer made; wake the actor only if its alarm must be earlier."""
-        looked_at = self.fill(now_s)
-        queue = self._queue
+    def _refill(self) -> None:
+        """Use the room that answers made; wake the actor only if its alarm must be earlier."""
+        self._is_refill_due = False
+        now_s, queue = self._monotonic_s(), self._queue
+        try:
+            looked_at = self.fill(now_s)
+        # The sender calls this.
+        except Exception as error:  # noqa: BLE001
+            self._fail(error)
+            return
         if queue.inflight >= queue.window and looked_at < FILL_MAX:
             # Only an answer makes room.
             return
@@ -190,7 +197,9 @@ class SerialDispatch(Dispatching[Delivery]):
     # Outcomes. These run in the sender's callback, on either loop.
 
     def _land(self, delivery: Delivery, outcome: SendOutcome) -> None:
-        """Handle an attempt's outcome, and use the room that it makes."""
+        """Handle an attempt's outcome. The room that it makes is used after all outcomes of the
+        loop's turn.
+        """
         transitions, control = self._transitions, self._control
         now_s = self._monotonic_s()
         is_single = outcome.recipients is None
@@ -213,8 +222,9 @@ class SerialDispatch(Dispatching[Delivery]):
             self._on_failure(delivery, outcome, now_s)
         if self._is_stopping:
             self._note_landed()
-        elif not self._is_filling:
-            self._refill(now_s)
+        elif not (self._is_filling or self._is_refill_due):
+            self._is_refill_due = True
+            self._pushing.sender.after_outcomes(self._refill)
 
     def _learn(self, delivery: Delivery, outcome: SendOutcome, now_s: float) -> None:
         self._pacing.on_answers(delivery, outcome, self._retry_policy, now_s)

@@ -1,5 +1,6 @@
 """The watched sender of a node. Each push must end exactly once, and never inside `send`."""
 
+from collections.abc import Callable
 from itertools import count
 
 import trio
@@ -67,6 +68,10 @@ class WatchedSender(Sender):
 
         self._sender.send(push, heard)
         has_returned = True
+
+    def after_outcomes(self, callback: Callable[[], None]) -> None:
+        """As `Sender.after_outcomes`."""
+        self._sender.after_outcomes(callback)
 
     def probe(self, route: PushRoute, done: Probed) -> bool:
         """As `Sender.probe`. Not a push, so not part of the history."""

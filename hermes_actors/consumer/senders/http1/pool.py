@@ -6,6 +6,7 @@ next one waiting; a single timer sweeps all pools for time-outs. The network is 
 """
 
 from collections import deque
+from collections.abc import Callable
 from functools import partial
 
 from msgspec import Struct
@@ -60,8 +61,6 @@ class ConnectionPool:
         self.idle: list[PooledConnection] = []
         self.is_known_idle = False
         self.busy: dict[PooledConnection, None] = {}
-        # The busy connection whose outcome is being reported; it is free for the next push.
-        self.freed: PooledConnection | None = None
         self.dialing: dict[PooledConnection, None] = {}
         self.waiting: deque[PushRequest] = deque()
         self.next_deadline_s = float("inf")
@@ -70,11 +69,6 @@ class ConnectionPool:
         """Start the request or queue it; False if too many wait."""
         if request.socket_timeout_s or request.deadline_s < self.next_deadline_s:
             self._note_deadline(request, now_s)
-        connection = self.freed
-        if connection is not None:
-            self.freed = None
-            connection.start(request, now_s)
-            return True
         while self.idle:
             connection = self.idle.pop()
             if connection.is_usable():
@@ -95,8 +89,7 @@ class ConnectionPool:
             found = self.give_idle()
             if found is not None:
                 self.idle.append(found)
-            is_there = found is not None or self.freed is not None
-            failure = None if is_there else Failure.OVERLOADED
+            failure = Failure.OVERLOADED if found is None else None
             self.net.soon(lambda: done(failure))
             return
         connection = self._dial()
@@ -138,31 +131,16 @@ class ConnectionPool:
         request = connection.request
         assert request is not None, "an outcome belongs to a request"
         connection.request = None
+        self.busy.pop(connection, None)
         if not connection.is_usable():
-            self.busy.pop(connection, None)
             connection.close()
             self._connect()
-        elif self.share.hungry or self.waiting or self.freed is not None:
-            self.busy.pop(connection, None)
+        elif self.share.hungry or self.waiting:
             self._free(connection)
         else:
-            self._tell(connection, request, outcome)
-            return
+            self._keep_idle(connection, self.net.now_s())
         # Last, because it may send again, and should find this connection free.
         request.done(outcome)
-
-    def _tell(
-        self, connection: PooledConnection, request: PushRequest, outcome: SendOutcome
-    ) -> None:
-        """Report the outcome. Usually the next push is sent at once on the same connection."""
-        self.freed = connection
-        try:
-            request.done(outcome)
-        finally:
-            if self.freed is connection:
-                self.freed = None
-                self.busy.pop(connection, None)
-                self._free(connection)
 
     def on_stale(self, connection: PooledConnection) -> None:
         """The peer had closed the connection before the request arrived."""
@@ -249,10 +227,6 @@ class ConnectionPool:
         self.forget()
         idle, self.idle = self.idle, []
         dialing, self.dialing = self.dialing, {}
-        if self.freed is not None:
-            del self.busy[self.freed]
-            idle.append(self.freed)
-            self.freed = None
         for connection in (*idle, *dialing):
             connection.close()
             probed, connection.probe = connection.probe, None
@@ -340,11 +314,14 @@ class ConnectionPool:
             self._note_deadline(request, now_s)
             self._start(connection, request, now_s)
         else:
-            connection.idle_since_s = now_s
-            self.idle.append(connection)
-            if not self.is_known_idle:
-                self.is_known_idle = True
-                self.share.note_idle(self)
+            self._keep_idle(connection, now_s)
+
+    def _keep_idle(self, connection: PooledConnection, now_s: float) -> None:
+        connection.idle_since_s = now_s
+        self.idle.append(connection)
+        if not self.is_known_idle:
+            self.is_known_idle = True
+            self.share.note_idle(self)
 
     def _pop_waiting(self) -> PushRequest | None:
         """The oldest waiting push that may still begin."""
@@ -403,6 +380,10 @@ class Http1Sender(Sender):
         if not pool.submit(request, now_s):
             outcome = SendOutcome(0, "", Failure.OVERLOADED, "too many pushes wait")
             self._net.soon(lambda: done(outcome))
+
+    def after_outcomes(self, callback: Callable[[], None]) -> None:
+        """Call `callback` in the loop's next turn."""
+        self._net.soon(callback)
 
     def probe(self, route: PushRoute, done: Probed) -> bool:
         """Connect to the route's origin. The connection is kept for the subscription's

@@ -135,6 +135,10 @@ class OAuthSender(Sender):
         self._tasks.forget(subscription)
         self._inner.forget(subscription)
 
+    def after_outcomes(self, callback: Callable[[], None]) -> None:
+        """As `inner` does."""
+        self._inner.after_outcomes(callback)
+
     def probe(self, route: PushRoute, done: Probed) -> bool:
         """As `inner` does: a connection needs no token."""
         return self._inner.probe(route, done)
