@@ -73,8 +73,8 @@ async def test_with_both_kafkas_dead_all_is_kept_and_stored_in_the_end(tmp_path:
 async def test_a_datacentre_that_lost_its_data_costs_what_waited_there_and_comes_back(
     tmp_path: Path,
 ) -> None:
-    lengths = rebuild.Lengths(rate_per_s=60, calm_s=2, lost_s=2, recovery_s=3)
-    site = Site(tmp_path, PATIENT, delivers=True)
+    lengths = rebuild.Lengths(rate_per_s=30, calm_s=2, lost_s=2, recovery_s=3)
+    site = Site(tmp_path, {**PATIENT, **rebuild.VARIABLES}, delivers=True)
     await trio.to_thread.run_sync(site.__enter__)
     try:
         account = await rebuild.rebuild_a_datacentre(site, lengths)

@@ -21,7 +21,8 @@ from hermes_chaos.wanted import subscription_body, topic_body
 
 TOPIC, DELETED, CREATED = "rebuilt.orders", "rebuilt.deleted", "rebuilt.created"
 PROMPT, HELD, MOVED = "prompt", "held", "moved"
-VARIABLES = {"HERMES_FRONTEND_IDLE_TIMEOUT_MS": "10000"}
+VARIABLES = {"HERMES_MANAGEMENT_ALLOW_REMOVAL": "true"}
+"""The configuration of the site's nodes."""
 _OLDER = [{}] * 1_000
 """More messages in dc2's old log than its new one gets."""
 _WITHIN_S = 120.0
