@@ -120,7 +120,8 @@ class Drill:
         lines = [
             f"{phase.name:16} accepted {phase.acknowledged:6}, other answers "
             f"{dict(phase.refused)}, deliveries {phase.deliveries} of which again "
-            f"{phase.duplicates}, longest wait {account.worst_s.get(phase.name, 0):.1f} s"
+            f"{phase.duplicates} ({phase.retried} retries), longest wait "
+            f"{account.worst_s.get(phase.name, 0):.1f} s"
             for phase in account.phases
         ]
         lines += [
@@ -130,12 +131,13 @@ class Drill:
         ]
         for change in self.changes:
             moved_ms = self.owners.moved_ms(change.begin_ms, change.end_ms)
-            after_s = [(at_ms - change.done_ms) / 1_000 for at_ms in moved_ms] or [0.0]
+            after_s = [(at_ms - change.begin_ms) / 1_000 for at_ms in moved_ms] or [0.0]
             owners, begin_ms = self.owners, change.begin_ms
             lines.append(
                 f"{change.name}: {len(moved_ms)} partitions moved, least possible "
                 f"{change.least(owners, begin_ms)}; from {after_s[0]:.1f} to {after_s[-1]:.1f} s "
-                f"after the last node had stopped or was ready; each node had "
+                f"after it began, the processes had ended or were ready after "
+                f"{(change.done_ms - begin_ms) / 1_000:.1f} s; each node had "
                 f"{owners.each_has(begin_ms)} and then has {owners.each_has(change.end_ms)}"
             )
         lines.append(
