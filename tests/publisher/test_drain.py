@@ -89,7 +89,7 @@ async def test_the_wait_for_load_balancers_begins_with_the_announcement(
         await trio.sleep(7)
         began_s = trio.current_time()
         assert await world.frontend.drain.run()
-        assert trio.current_time() - began_s == pytest.approx(3)
+        assert 3 <= trio.current_time() - began_s < 3.1
 
 
 async def test_what_is_under_way_is_waited_for(open_world, autojump_clock) -> None:
