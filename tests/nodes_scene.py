@@ -8,7 +8,7 @@ from functools import partial
 
 import trio
 
-from hermes_actors.config import Config, ManagementConfig, MetadataConfig
+from hermes_actors.config import Config, ManagementConfig
 from hermes_actors.consumer.senders.sender import SendOutcome, parse_lines
 from hermes_actors.log.base import Stored
 from hermes_actors.log.memory import MemoryLog
@@ -65,7 +65,6 @@ class Cluster:
         config = Config(
             node=name,
             roles=["management", "consumers"] if is_first else ["consumers"],
-            metadata=MetadataConfig(replicator="a"),
         )
         sender = ScriptedSender(self.nursery, partial(self._answer, name))
         environment = surroundings(clock, self.log, seed=self.starts, sender=sender)

@@ -60,31 +60,18 @@ async def test_copying_that_does_not_get_on_is_told_of(autojump_clock):
         assert in_trouble(node) == {"replicator dc2": 0, "reconciler": 0}
 
 
-async def test_a_node_that_does_not_copy_has_no_such_troubles(autojump_clock):
+@pytest.mark.parametrize("name", ["", "another"])
+async def test_a_node_that_only_publishes_copies_if_it_is_named(name, autojump_clock):
     clock = SimulatedClock()
     own, other = MemoryLog("dc1", clock), MemoryLog("dc2", clock)
-    config = config_of(replicator="another")
+    config = Config(roles=["frontend"], metadata=MetadataConfig(replicator=name))
     async with open_node(config, surroundings(clock, own, other)) as node:
         await node.metadata.wait_current()
         assert in_trouble(node) == {}
-
-
-async def test_a_replicator_that_is_not_there_is_told_of(autojump_clock):
-    clock = SimulatedClock()
-    own, other = MemoryLog("dc1", clock), MemoryLog("dc2", clock)
-    config = config_of(replicator="copies")
-    async with open_node(config, surroundings(clock, own, other)) as node:
+    named = msgspec.structs.replace(config, metadata=MetadataConfig(replicator=config.node))
+    async with open_node(named, surroundings(clock, own, other)) as node:
         await node.metadata.wait_current()
-        await trio.sleep(5)
-        assert await node.administration.health.shown() == {"status": "UP"}
-        await trio.sleep(20)
-        (notice,) = (await node.administration.health.shown())["notices"]
-        assert notice.startswith("metadata.replicator: node 'copies' of dc1 is not running")
-        copying = msgspec.structs.replace(config, node="copies")
-        async with open_node(copying, surroundings(clock, own, other)) as second:
-            await second.metadata.wait_current()
-            await trio.sleep(3)
-            assert await node.administration.health.shown() == {"status": "UP"}
+        assert in_trouble(node) == {"replicator dc2": 0, "reconciler": 0}
 
 
 async def test_into_another_datacentres_log_a_node_writes_nothing(autojump_clock):

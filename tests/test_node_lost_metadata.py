@@ -35,7 +35,7 @@ class Datacenters:
         self.lives = 0
 
     @asynccontextmanager
-    async def opened(self, *roles: str, replicator: str = "") -> AsyncIterator:
+    async def opened(self, *roles: str, copies: bool = False) -> AsyncIterator:
         """A node of dc1 that serves."""
         self.lives += 1
         environment = replace(
@@ -44,7 +44,7 @@ class Datacenters:
         )
         config = Config(
             roles=list(roles),
-            metadata=MetadataConfig(replicator=replicator),
+            metadata=MetadataConfig(replicator=Config().node if copies else ""),
             management=ManagementConfig(allow_removal=True),
         )
         async with open_node(config, environment) as node:
@@ -98,7 +98,7 @@ async def test_a_start_without_its_metadata_is_not_ready_before_it_has_them_from
     datacenters,
 ):
     await datacenters.lose_metadata()
-    async with datacenters.opened("frontend") as node:
+    async with datacenters.opened("frontend", copies=True) as node:
         seen = await watched(node, 15)
         assert node.notices() == []
     assert {status for status, _ in seen} <= {0, 503}
@@ -109,7 +109,7 @@ async def test_a_start_without_its_metadata_is_not_ready_before_it_has_them_from
 
 
 async def test_a_running_node_whose_metadata_are_lost_denies_no_topic(datacenters):
-    async with datacenters.opened("frontend", replicator="another") as node:
+    async with datacenters.opened("frontend") as node:
         await trio.sleep(3)
         assert node.frontend.drain.is_ready
         await datacenters.lose_metadata()
@@ -124,7 +124,7 @@ async def test_a_running_node_whose_metadata_are_lost_denies_no_topic(datacenter
 
 async def test_what_nobody_copies_is_told_of_and_not_denied(datacenters):
     await datacenters.lose_metadata()
-    async with datacenters.opened("frontend", replicator="another") as node:
+    async with datacenters.opened("frontend") as node:
         await trio.sleep(1)
         (reason,) = reasons(node.drain.dependencies())
         assert "changes that dc2 holds are not in the log of dc1 yet" in reason
@@ -140,7 +140,7 @@ async def test_what_nobody_copies_is_told_of_and_not_denied(datacenters):
 
 async def test_another_datacentre_that_is_away_keeps_nobody_from_starting_for_long(datacenters):
     datacenters.other.faults.reads_failing = True
-    async with datacenters.opened("frontend") as node:
+    async with datacenters.opened("frontend", copies=True) as node:
         await trio.sleep(1)
         assert not node.frontend.drain.is_ready
         assert admitted(node, "shop.nothing").status == 503
@@ -154,7 +154,7 @@ async def test_another_datacentre_that_is_away_keeps_nobody_from_starting_for_lo
 
 
 async def test_what_was_acknowledged_for_a_topic_that_was_lost_is_sent_when_it_is_back(datacenters):
-    async with datacenters.opened("frontend") as node:
+    async with datacenters.opened("frontend", copies=True) as node:
         await trio.sleep(3)
         datacenters.own.faults.unavailable_rate = 1.0
         settled = trio.Event()
@@ -165,7 +165,7 @@ async def test_what_was_acknowledged_for_a_topic_that_was_lost_is_sent_when_it_i
         assert taken.answer.status == 202
     datacenters.own.faults.unavailable_rate = 0.0
     await datacenters.lose_metadata()
-    async with datacenters.opened("frontend"):
+    async with datacenters.opened("frontend", copies=True):
         await trio.sleep(30)
     assert sum((await datacenters.own.positions(ORDERS, LATEST)).values()) == 1
     assert not [name for name in datacenters.disk.files if name.startswith("set-aside")]

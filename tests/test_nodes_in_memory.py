@@ -7,7 +7,7 @@ import httpx
 import pytest
 import trio
 
-from hermes_actors.config import Config, MetadataConfig
+from hermes_actors.config import Config
 from hermes_actors.consumer.senders.sender import SendOutcome
 from hermes_actors.errors import Refused
 from hermes_actors.log.memory import MemoryLog
@@ -35,7 +35,7 @@ class Nodes:
     async def start(self, name, *roles):
         self.lives += 1
         ready, stop = trio.Event(), trio.Event()
-        config = Config(node=name, roles=list(roles), metadata=MetadataConfig(replicator="a"))
+        config = Config(node=name, roles=list(roles))
         sender = ScriptedSender(self.nursery, self._answer)
         environment = surroundings(SimulatedClock(), self.log, seed=self.lives, sender=sender)
         scope, ended = trio.CancelScope(), trio.Event()
@@ -106,7 +106,7 @@ async def nodes_of(nursery, **topic):
         await nodes.start("b", "frontend")
         await nodes.start("c", "consumers")
         await create_billing(a.administration, {"durability": "PERFORMANCE", **topic})
-        await trio.sleep(7)
+        await trio.sleep(12)
         yield nodes, a.administration
 
 

@@ -152,8 +152,8 @@ class LogConfig(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class MetadataConfig(Struct, frozen=True, forbid_unknown_fields=True):
-    """The metadata log. `replicator` is the node of this datacentre that copies other datacentres'
-    changes into it, and creates and changes the log's topics to match it. Empty for this node.
+    """The metadata log. The balancer's leader copies other datacentres' changes into it, and
+    creates and changes the log's topics to match it. The node named `replicator` does so too.
     """
 
     replicator: str = ""

@@ -217,6 +217,4 @@ class Administration:
         self.filter_trials = FilterTrials(
             self.topics, self.subjects, config.frontend.propagation, pool
         )
-        replicator = config.metadata.replicator if view.status is not None else ""
-        watched = "" if replicator == config.node else replicator
-        self.health = NodeHealth(metadata, self.statuses, watched, notices, probe)
+        self.health = NodeHealth(metadata, notices, probe)

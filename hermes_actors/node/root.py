@@ -55,6 +55,7 @@ from hermes_actors.metadata.measures import metadata_metrics
 from hermes_actors.node.balancing import follow_coordinations, open_meter, propose_plan
 from hermes_actors.node.consuming import open_consumers
 from hermes_actors.node.coordinating import open_coordination
+from hermes_actors.node.duties import start_duties
 from hermes_actors.node.environment import NodeEnvironment
 from hermes_actors.node.measures import loop_metrics
 from hermes_actors.node.memory import Memory, open_memory
@@ -86,8 +87,7 @@ async def open_node(config: Config, environment: NodeEnvironment) -> AsyncIterat
     async with open_supervisor(environment.split_rng(), log_crash) as control:
         memory = Memory(config, environment)
         environment = replace(environment, log=memory.log, remote_logs=memory.remote_logs)
-        metadata, duties = start_metadata(config, environment, control)
-        await start_webhook(config, environment, metadata, control, duties)
+        metadata, others = start_metadata(config, environment, control)
         node = Node(
             config,
             metadata,
@@ -95,14 +95,12 @@ async def open_node(config: Config, environment: NodeEnvironment) -> AsyncIterat
             control,
             CatalogSchemas(metadata.catalog),
             environment.make_pool(),
-            metrics=[
-                *environment.metrics,
-                metadata_metrics(metadata, duties),
-                loop_metrics(environment.loop),
-            ],
-            duties=duties,
+            metrics=[*environment.metrics, loop_metrics(environment.loop)],
             memory=memory,
         )
+        start_duties(node, environment, others)
+        await start_webhook(config, environment, metadata, control, node.duties)
+        node.metrics.append(metadata_metrics(metadata, node.duties))
         control.start_task("workers", node.pool.run)
         async with AsyncExitStack() as parts:
             node.authenticator = await open_authenticating(node, environment)

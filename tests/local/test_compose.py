@@ -79,8 +79,6 @@ def test_a_node_of_the_shipped_file_is_run_as_its_container_would_be(topology):
     assert f'host = "{node.host}"' in text
     assert f'bootstrap_servers = ["{topology.addresses["kafka-dc1"]}:9092"]' in text
     assert "0.0.0.0" not in text
-    # Names without a port are names.
-    assert 'replicator = "management-dc2"' in text
     assert (config.stat().st_mode & 0o077) == 0
 
 

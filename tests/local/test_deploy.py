@@ -285,7 +285,7 @@ def test_a_stop_reaches_a_node_that_has_not_begun_to_listen_for_it(name):
 
 
 @pytest.mark.parametrize("name", NODES)
-def test_a_node_knows_both_clusters_and_who_copies_metadata(name):
+def test_a_node_knows_both_clusters_and_names_no_replicator(name):
     node = config_of(name)
     for dc, cluster in node.kafka.clusters.items():
         (server,) = cluster.bootstrap_servers
@@ -295,8 +295,7 @@ def test_a_node_knows_both_clusters_and_who_copies_metadata(name):
         assert dc in service
         assert set(SERVICES[service]["networks"]) & set(NODES[name]["networks"])
     assert set(node.kafka.clusters) == {"dc1", "dc2"}
-    assert node.metadata.replicator == f"management-{node.dc}"
-    assert node.metadata.replicator in NODES
+    assert not node.metadata.replicator
 
 
 @pytest.mark.parametrize("name", NODES)

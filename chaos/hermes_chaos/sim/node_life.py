@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from hermes_actors.actors.restart import TENANT
 from hermes_actors.actors.supervisor import RestartIntensityExceeded
-from hermes_actors.config import Config, MetadataConfig, Role
+from hermes_actors.config import Config, Role
 from hermes_actors.consumer.pulling.dispatch import PullDispatch
 from hermes_actors.consumer.senders.http1.pool import Http1Sender, PoolLimits
 from hermes_actors.consumer.senders.sender import Sender
@@ -76,7 +76,7 @@ class NodeLife:
         trace: Trace,
         failures: NothingFailsUnasked,
     ) -> None:
-        """The first node of a datacentre also has management and replication.
+        """The first node of a datacentre also has management.
 
         `cluster` is the configuration that all nodes share.
         """
@@ -457,7 +457,6 @@ class NodeLife:
             dc=self.dc,
             node=self.name,
             roles=[*roles, "management"] if self._is_first else roles,
-            metadata=MetadataConfig(replicator=self.name if self._is_first else "the first"),
         )
 
 

@@ -206,7 +206,6 @@ def _delivering(first: Config, number: int) -> Config:
         roles=["consumers"],
         grpc=GrpcConfig(),
         status=msgspec.structs.replace(first.status, port=0),
-        metadata=msgspec.structs.replace(first.metadata, replicator=first.node),
     )
 
 

@@ -14,7 +14,7 @@ from hermes_actors.model.subscription import SubscriptionState
 from hermes_actors.runtime.clock import Clock
 from hermes_actors.runtime.turns import in_turns
 from hermes_actors.status.figures import Figures, figures
-from hermes_actors.status.fold import GONE_AFTER_S, NodeView, StatusFold
+from hermes_actors.status.fold import NodeView, StatusFold
 from hermes_actors.status.lag import UNKNOWN
 from hermes_actors.status.reasons import Code, Reason, because, sentence, suspended
 from hermes_actors.status.record import LastUndelivered
@@ -81,18 +81,6 @@ class Statuses:
         """All datacentres: is their status known, and if not, why."""
         return [self._datacenter(dc) for dc in self._fold.readings]
 
-    def may_be_there(self, node: str) -> bool:
-        """False if this datacentre's status is known and the node is not running. Else True."""
-        dc, now_s = self._metadata.dc, self._clock.monotonic_s()
-        reading = self._fold.readings.get(dc)
-        if reading is None or reading.trouble or now_s - reading.since_s < GONE_AFTER_S:
-            return True
-        return any(
-            view.is_there
-            for view in self._fold.nodes(now_s)
-            if (view.header.dc, view.header.node) == (dc, node)
-        )
-
     def _datacenter(self, dc: str) -> dict[str, Any]:
         trouble = self._trouble(dc)
         if trouble is None:
@@ -116,6 +104,8 @@ class Statuses:
             reasons.append(sentence(trouble))
         elif view.is_gone and not header.is_leaving:
             reasons.append(f"not heard from for {span(view.age_s)}")
+        if header.spooled and not view.is_there and trouble is None:
+            reasons.append(f"{header.spooled} messages stay in its spool")
         if view.has_rival:
             reasons.append(f"another process reports as {header.node} too; give each its own name")
         return {

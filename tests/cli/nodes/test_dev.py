@@ -90,7 +90,6 @@ def test_more_consumers_only_deliver_and_are_named_after_the_first() -> None:
     assert [(each.node, each.roles) for each in plan.more] == [
         (name, ["consumers"]) for name in ("a-2", "a-3", "b-2", "b-3")
     ]
-    assert {each.metadata.replicator for each in plan.more} == {"a-1", "b-1"}
     assert plan.consumers("b") == ["b-1", "b-2", "b-3"]
     assert plan_nodes("a,b").more == []
 
