@@ -11,6 +11,7 @@ SPARK_STAMP := .venv/.spark-complete
 PYTHON ?=
 ARGS ?=
 SPARK ?=
+IMAGES ?= hermes-actors hermes-spark
 
 define find_python
 found=""; \
@@ -151,6 +152,26 @@ lock: ## Resolve the dependencies again into requirements.lock
 	echo hatchling | $$compile - --output-file deploy/build.lock; \
 	$$compile pyproject.toml --extra spark --output-file spark/requirements.lock; \
 	echo 'setuptools<81' | $$compile - --output-file spark/build.lock
+
+.PHONY: images
+images: ## Build the images of a node and of Spark, with Docker, Podman or Buildah; ARGS="…" is passed on
+	@version="$$(sed -n 's/^version = "\(.*\)"/\1/p' pyproject.toml)"; \
+	if docker info >/dev/null 2>&1; then build=(docker build); \
+	elif podman info >/dev/null 2>&1; then build=(podman build --format docker); \
+	elif command -v buildah >/dev/null; then build=(buildah build --format docker); \
+	else \
+	    if command -v docker >/dev/null; then echo "make: docker is installed, but its daemon does not answer" >&2; fi; \
+	    echo "make: no image was built: start Docker's daemon, or install Podman or Buildah" >&2; exit 1; \
+	fi; \
+	for image in $(IMAGES); do \
+	    file=deploy/Dockerfile; if [ "$$image" = hermes-spark ]; then file=deploy/spark/Dockerfile; fi; \
+	    echo "make: $$image:$$version with $${build[0]} …"; \
+	    "$${build[@]}" --file "$$file" --tag "$$image:$$version" $(ARGS) .; \
+	done
+
+.PHONY: sbom
+sbom: $(STAMP) ## Write the bill of materials of a node's image, as CycloneDX JSON
+	@$(BIN)/python deploy/sbom.py build/hermes-actors.cdx.json
 
 .PHONY: clean
 clean: ## Remove the environment and everything that was generated

@@ -11,6 +11,7 @@ from litestar import Router
 from msgspec import Struct
 
 from hermes_actors.actors.restart import TENANT
+from hermes_actors.actors.supervisor import run_until
 from hermes_actors.config import Config, FrontendConfig
 from hermes_actors.config.delivery import PullConfig
 from hermes_actors.config.publishing import MemoryConfig
@@ -64,9 +65,11 @@ async def serve_node(
     environment: NodeEnvironment,
     stop: trio.Event,
     *,
+    leaving: trio.Event | None = None,
     task_status: trio.TaskStatus[Addresses] = trio.TASK_STATUS_IGNORED,
 ) -> None:
-    """Run a node with its listeners until `stop` is set, then drain it.
+    """Run a node with its listeners until `stop` is set, then drain it. From `leaving` on, which
+    may come earlier, it reports that it is not ready.
 
     `task_status` gets the addresses once the node is ready, or when `stop` is set before. If the
     node is not ready after two seconds (for example because its log is unavailable), it listens
@@ -99,7 +102,13 @@ async def serve_node(
                 grpc,
             )
         )
-        await stop.wait()
+
+        async def announce() -> None:
+            if leaving is not None:
+                await leaving.wait()
+                front.drain.announce()
+
+        await run_until(stop, announce)
         await front.drain.run()
         await node.memory.settle()
 

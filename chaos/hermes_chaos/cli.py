@@ -134,6 +134,36 @@ def blackout(
         raise typer.Exit(1)
 
 
+@app.command()
+def scale(
+    rate: Annotated[float, _RATE] = 150.0,
+    seconds: Annotated[float, _LOST] = 20.0,
+    consumers: Annotated[int, typer.Option(min=2, help="Consumers nodes at first.")] = 6,
+    subscriptions: Annotated[int, typer.Option(min=1, help="Subscriptions of each topic.")] = 12,
+    settle: Annotated[float, typer.Option(help="Seconds for the balancer after each change.")] = 40,
+) -> None:
+    """Take away a frontend while its Kafka is down, then half of the consumers; add others.
+
+    Starts two Kafkas and up to eleven nodes (needs Java) and ends them. Shows how many partitions
+    moved and how long messages waited. An accepted message that is not delivered is a violation.
+    """
+    from hermes_actors.runtime import guest
+    from hermes_chaos.live import scaling
+
+    lengths = scaling.Lengths(
+        rate_per_s=rate,
+        dark_s=seconds,
+        settle_s=settle,
+        consumers=consumers,
+        subscriptions=subscriptions,
+    )
+    with tempfile.TemporaryDirectory() as folder, scaling.open_site(Path(folder), lengths) as site:
+        drill = guest.run(partial(scaling.scale, site, lengths))
+        print(drill.report())
+    if drill.violations:
+        raise typer.Exit(1)
+
+
 def _parse(text: str) -> range:
     first, colon, last = text.partition(":")
     try:

@@ -24,6 +24,8 @@ _SET_BY_THE_CHART = {
     "GrpcTlsConfig": ("certificate_file", "key_file"),
 }
 _WORDS_FOR_READERS = ("title", "description", "default")
+# Helm reads numbers as floats, which are exact up to here.
+_WHOLE_MAX = 2**53
 
 
 def definitions() -> dict[str, Any]:
@@ -40,6 +42,8 @@ def _bare(schema: dict[str, Any]) -> dict[str, Any]:
     if "properties" in bare:
         bare["properties"] = {name: _bare(each) for name, each in bare["properties"].items()}
         del bare["required"]
+    if bare.get("type") == "integer":
+        bare["maximum"] = _WHOLE_MAX
     return bare
 
 

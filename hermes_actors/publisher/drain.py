@@ -46,6 +46,7 @@ class Drain:
         self.in_flight = 0
         self.is_refusing = True
         self.is_leaving = False
+        self._announced_s = 0.0
         self.on_closed: list[Callable[[], None]] = []
         """Called when new publishes begin to be refused, to end long requests."""
 
@@ -79,10 +80,9 @@ class Drain:
         self.is_refusing = False
 
     def announce(self) -> None:
-        """Report SHUTDOWN as health from now on. Safe in a signal handler, and may be called
-        twice.
-        """
+        """Report SHUTDOWN as health from now on. May be called twice."""
         if self.phase in (Phase.STARTING, Phase.SERVING):
+            self._announced_s = trio.current_time()
             self.phase = Phase.ANNOUNCED
             self.is_leaving = True
 
@@ -93,7 +93,7 @@ class Drain:
         was_serving = not self.is_refusing
         self.announce()
         if was_serving:
-            await trio.sleep(self._initial_wait_s)
+            await trio.sleep_until(self._announced_s + self._initial_wait_s)
         self.phase = Phase.CLOSED
         self.is_refusing = True
         for call in self.on_closed:

@@ -15,7 +15,10 @@ GONE_AFTER_S = 10.0
 """A node without a record for this long is gone."""
 
 FORGET_AFTER_S = 600.0
-"""A node that is gone or has left is shown for this long."""
+"""A node that is gone, or has left messages in its spool, is shown for this long."""
+
+LEFT_SHOWN_S = 60.0
+"""A node that has left with an empty spool is shown for this long: pods never return by name."""
 
 NODES_MAX = 1_000
 ENTRIES_MAX = 20_000
@@ -142,11 +145,12 @@ class StatusFold:
         return self._nodes[key].take(record, now_s)
 
     def forget(self, now_s: float) -> None:
-        """Drop nodes that have been silent for FORGET_AFTER_S."""
-        for key in [
-            key for key, seen in self._nodes.items() if now_s - seen.seen_s > FORGET_AFTER_S
-        ]:
-            del self._nodes[key]
+        """Drop nodes that have been silent for FORGET_AFTER_S, or left LEFT_SHOWN_S ago."""
+        for key, seen in list(self._nodes.items()):
+            header = seen.header
+            has_left = header is not None and header.is_leaving and not header.spooled
+            if now_s - seen.seen_s > (LEFT_SHOWN_S if has_left else FORGET_AFTER_S):
+                del self._nodes[key]
 
     def report(self, dc: str, trouble: str, now_ms: int, now_s: float) -> None:
         """Record why the datacentre's status is not followed from now on; empty string if it is."""

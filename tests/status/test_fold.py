@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hermes_actors.status import fold as folding
-from hermes_actors.status.fold import FORGET_AFTER_S, GONE_AFTER_S, StatusFold
+from hermes_actors.status.fold import FORGET_AFTER_S, GONE_AFTER_S, LEFT_SHOWN_S, StatusFold
 from hermes_actors.status.record import NodeHeader, Published, StatusRecord, TopicStatus
 
 
@@ -35,6 +35,16 @@ def test_a_node_that_left_is_not_there(fold, record):
     fold.take("dc1", record(is_leaving=True), 0.0)
     assert not only(fold, 0.0).is_there
     assert not only(fold, 0.0).is_gone
+
+
+@pytest.mark.parametrize(("spooled", "shown_s"), [(0, LEFT_SHOWN_S), (12, FORGET_AFTER_S)])
+def test_a_node_that_left_is_soon_forgotten_unless_it_left_messages(fold, record, spooled, shown_s):
+    # A deployment's pods have new names at each start: a hundred of them would fill every screen.
+    fold.take("dc1", record(is_leaving=True, spooled=spooled), 100.0)
+    fold.forget(100 + shown_s)
+    assert only(fold, 0).header.spooled == spooled
+    fold.forget(100 + shown_s + 1)
+    assert fold.nodes(0) == []
 
 
 def test_while_a_datacentre_cannot_be_read_its_nodes_are_unknown_and_after_it_get_time(

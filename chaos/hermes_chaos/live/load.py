@@ -1,7 +1,7 @@
 """Load on real nodes over HTTP, and its account: every 201 is owed to every subscriber."""
 
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -32,7 +32,7 @@ NO_CONNECTION = "no connection"
 
 @dataclass(frozen=True, slots=True)
 class Acknowledged:
-    """A message that was answered 201. `at_s`: when, in trio's time."""
+    """A message that was answered 201 or 202. `at_s`: when, in trio's time."""
 
     number: int
     topic: str
@@ -185,12 +185,13 @@ async def publishing(
     *,
     rate_per_s: float,
     connections_each: int = 2,
+    accepted: Collection[int] = (201,),
 ) -> AsyncIterator[None]:
     """Publish for the duration of the block; requests under way at its end are still answered. For
     a guest of the host loop.
 
     Each connection sends its next message after the previous answer, to one topic at one frontend,
-    and never repeats a message: an unacknowledged message is not owed.
+    and never repeats a message: a message is owed if its answer is one of `accepted`.
     """
     is_over = trio.Event()
     targets = [(url, topic) for url in frontends for topic in account.subscribers]
@@ -202,7 +203,7 @@ async def publishing(
         for count in range(connections_each):
             for number, (url, topic) in enumerate(targets):
                 shift = (count * len(targets) + number) / (len(targets) * connections_each)
-                publish = partial(_publish, account, poster, url, topic)
+                publish = partial(_publish, account, poster, url, topic, accepted)
                 nursery.start_soon(_repeat, account, publish, interval_s, shift, is_over)
         try:
             yield
@@ -228,7 +229,9 @@ async def _repeat(
             await trio.sleep(_REFUSED_PAUSE_S)
 
 
-async def _publish(account: Account, poster: Poster, url: str, topic: str) -> str:
+async def _publish(
+    account: Account, poster: Poster, url: str, topic: str, accepted: Collection[int]
+) -> str:
     """Publish one message. Return an empty string if it was acknowledged, else what
     came instead.
     """
@@ -241,7 +244,7 @@ async def _publish(account: Account, poster: Poster, url: str, topic: str) -> st
         return NO_CONNECTION
     except NoAnswer:
         return NO_ANSWER
-    if answered.status != 201:
+    if answered.status not in accepted:
         return str(answered.status)
     at_s = trio.current_time()
     message_id = answered.headers[b"hermes-message-id"].decode()

@@ -25,9 +25,9 @@ from hermes_local.kafka import Cluster
 from hermes_local.ports import free_ports
 
 DCS = ("dc1", "dc2")
-_READY_S = 60.0
-_END_S = 30.0
-_ASK_S = 15.0
+_READY_S = 180.0
+_END_S = 90.0
+_ASK_S = 60.0
 
 
 class NodeDidNotStart(Exception):
@@ -95,7 +95,7 @@ class NodeProcess:
         finally:
             too_late.cancel()
         if not line.startswith("{"):
-            said = (self._folder / f"{self.name}.log").read_text()[-2_000:]
+            said = self.said[-2_000:]
             raise NodeDidNotStart(f"{self.name} was not ready within {_READY_S:.0f} s: {said}")
 
     def kill(self) -> None:
@@ -105,6 +105,26 @@ class NodeProcess:
     def stop(self) -> None:
         """Stop it with SIGTERM, and wait until it has drained."""
         self._end(signal.SIGTERM)
+
+    def beside(self, *arguments: str, timeout_s: float) -> tuple[int, str]:
+        """Run a hermes command in its environment, as `kubectl exec` does. Return exit code and
+        output.
+        """
+        ended = subprocess.run(  # noqa: S603 -- the caller's own words
+            [sys.executable, "-m", "hermes_actors", *arguments],
+            env={**os.environ, **self._variables},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            timeout=timeout_s,
+            check=False,
+        )
+        return ended.returncode, ended.stdout.strip()
+
+    @property
+    def said(self) -> str:
+        """Its log."""
+        return (self._folder / f"{self.name}.log").read_text()
 
     def pause(self) -> None:
         """Pause it with SIGSTOP: its connections stay open, but it does nothing."""
@@ -130,16 +150,26 @@ class NodeProcess:
 class Site:
     """Both Kafkas and three nodes: `first` and `second` take messages in dc1, `other` is in dc2.
 
-    `first` and `other` have management. A proxy in front of dc1's Kafka can slow it down.
-    `variables` are HERMES_… variables for every node. As a context manager it starts and ends
-    everything.
+    `first` and `other` have management. `more` nodes are given as (datacentre, name, roles). A
+    proxy in front of dc1's Kafka can slow it down. `variables` are HERMES_… variables for every
+    node. As a context manager it starts and ends everything.
     """
 
-    def __init__(self, folder: Path, variables: Mapping[str, str], *, heap_mb: int = 384) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        variables: Mapping[str, str],
+        *,
+        heap_mb: int = 384,
+        more: Sequence[tuple[str, str, str]] = (),
+    ) -> None:
         self.folder = folder
         self._stack = ExitStack()
         self._variables = dict(variables)
         self._heap_mb = heap_mb
+        self._wanted = more
+        self.more: list[NodeProcess] = []
+        """The nodes besides the three, also those added later."""
         self.kafka: dict[str, Cluster] = {}
 
     def __enter__(self) -> Self:
@@ -166,9 +196,11 @@ class Site:
             self.first = self._node("dc1", "dc1-first", "frontend,management")
             self.second = self._node("dc1", "dc1-second", "frontend")
             self.other = self._node("dc2", "dc2-other", "frontend,management")
+            stack.callback(self._kill_more)
             for node in self.nodes:
                 stack.callback(node.kill)
                 node.begin()
+            self.add(*self._wanted)
             for node in self.nodes:
                 node.wait_ready()
             self._stack = stack.pop_all()
@@ -184,13 +216,23 @@ class Site:
 
     @property
     def nodes(self) -> Sequence[NodeProcess]:
-        """All three nodes."""
+        """The three nodes."""
         return (self.first, self.second, self.other)
 
     @property
     def frontends(self) -> list[str]:
         """The addresses of dc1's frontends."""
         return [self.first.url, self.second.url]
+
+    def add(self, *wanted: tuple[str, str, str]) -> list[NodeProcess]:
+        """Start more nodes, each as (datacentre, name, roles), and wait until they are ready."""
+        nodes = [self._node(*each) for each in wanted]
+        self.more += nodes
+        for node in nodes:
+            node.begin()
+        for node in nodes:
+            node.wait_ready()
+        return nodes
 
     def create_topic(self, name: str, **fields: Any) -> None:
         """Create a topic and its group; return when both datacentres' nodes know it."""
@@ -207,6 +249,10 @@ class Site:
                 pause.wait(0.1)
             else:
                 raise NodeDidNotStart(f"{node.name} does not take messages for {name}")
+
+    def _kill_more(self) -> None:
+        for node in self.more:
+            node.kill()
 
     def pause_kafka(self, dc: str) -> None:
         """Pause a broker with SIGSTOP: its connections stay open, but it answers nothing."""
@@ -243,7 +289,6 @@ class Site:
             {
                 "HERMES_DC": dc,
                 "HERMES_ROLES": roles,
-                "HERMES_METADATA_REPLICATOR": name if "management" in roles else "dc1-first",
                 "HERMES_MANAGEMENT_TOPIC_PARTITIONS": "4",
                 "HERMES_LOG_DIRECTORY": str(self.folder / name),
                 "HERMES_SPOOL_DIRECTORY": str(self.folder / "spools"),

@@ -60,13 +60,14 @@ async def serve_nodes(
 ) -> None:
     """Serve the nodes until SIGTERM or SIGINT, then drain them; a second signal exits at once.
 
-    SIGUSR1 ends the node `ends_at_usr1` as in a crash, without draining.
+    SIGUSR1 ends the node `ends_at_usr1` as in a crash, without draining. From SIGUSR2 on, which a
+    stop follows, the nodes report that they are not ready.
 
     `announce` is called with the addresses when all nodes are running, `before_exit` before the
     exit after a second signal, `at_hangup` at each SIGHUP. Stalls of the loop of `stall_logged_s`
     are logged.
     """
-    stop = trio.Event()
+    stop, leaving = trio.Event(), trio.Event()
     # One thread runs all nodes.
     loop = LoopWatch()
     async with trio.open_nursery() as signals:
@@ -77,6 +78,12 @@ async def serve_nodes(
                 _logger.warning("%s", line)
 
         await signals.start(partial(stop_on_signal, begin_drain, before_exit=before_exit))
+
+        async def leave_soon() -> None:
+            leaving.set()
+            _logger.warning("a stop is announced (SIGUSR2): not ready from now on")
+
+        await signals.start(call_on_signal, signal.SIGUSR2, leave_soon)
         if at_hangup is not None:
             await signals.start(call_on_signal, signal.SIGHUP, at_hangup)
         async with AsyncExitStack() as until_end, trio.open_nursery() as serving:
@@ -84,7 +91,9 @@ async def serve_nodes(
             for config, found in nodes:
                 environment = replace(found, loop=loop)
                 life = trio.CancelScope()
-                addresses.append(await serving.start(_serve, config, environment, stop, life))
+                addresses.append(
+                    await serving.start(_serve, config, environment, stop, leaving, life)
+                )
                 if config.node == ends_at_usr1:
                     await signals.start(call_on_signal, signal.SIGUSR1, partial(_end, life))
             # Start-up objects live as long as the process; exclude them from garbage collection.
@@ -145,12 +154,13 @@ async def _serve(
     config: Config,
     environment: NodeEnvironment,
     stop: trio.Event,
+    leaving: trio.Event,
     life: trio.CancelScope,
     *,
     task_status: trio.TaskStatus[Addresses],
 ) -> None:
     with named_node(config.dc, config.node), life:
-        await serve_node(config, environment, stop, task_status=task_status)
+        await serve_node(config, environment, stop, leaving=leaving, task_status=task_status)
 
 
 def _only_error(

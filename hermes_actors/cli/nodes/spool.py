@@ -18,6 +18,7 @@ from hermes_actors.cli.command_line.options import (
 from hermes_actors.cli.command_line.plain import PlainCommand, command_group
 from hermes_actors.cli.output.render import counted, say, show_rows, span, write_json
 from hermes_actors.config import Config
+from hermes_actors.fallback.spool.disk import LOCK_NAME
 from hermes_actors.fallback.spool.opening import spool_folder
 from hermes_actors.fallback.spool.reading import SpoolContent, read_spool
 from hermes_actors.fallback.spool.store import SET_ASIDE
@@ -60,6 +61,7 @@ def status(config: ConfigOption = None, output: OutputOption = Output.TABLE) -> 
     epilog=examples(
         "hermes spool drain --config node.toml",
         "hermes spool drain --config node.toml --timeout-s 600",
+        "hermes spool drain --wait",
     ),
 )
 def drain(
@@ -70,17 +72,27 @@ def drain(
             "--timeout-s", min=0.1, metavar="S", help="Give up after this, with exit code 1."
         ),
     ] = 300.0,
+    stops: Annotated[
+        bool,
+        typer.Option(
+            "--wait",
+            help="The node is about to stop, as in preStop: it reports not ready from now on.",
+        ),
+    ] = False,
     accepts_damage: AcceptDamageOption = False,
 ) -> None:
     """Wait until a node's spool is empty; if the node does not run, this command sends.
 
     Messages that cannot be sent any more (topic deleted, too old) are set aside and counted.
     """
-    from hermes_actors.cli.nodes.spool_drain import drain_spool
+    from hermes_actors.cli.nodes.spool_drain import DrainPlan, drain_spool
 
     read = configuration.load(config, os.environ)
+    if not read.spool.enabled:
+        say("the node has no spool: spool.enabled is false")
+        return
     _existing_folder(read)
-    drain_spool(read, timeout_s, accepts_damage=accepts_damage)
+    drain_spool(DrainPlan(read, timeout_s, stops, accepts_damage))
 
 
 def _existing_folder(config: Config) -> Path:
@@ -88,10 +100,12 @@ def _existing_folder(config: Config) -> Path:
     folder = spool_folder(config)
     if folder.is_dir():
         return folder
+    others = sorted(each.parent.name for each in folder.parent.glob(f"*/{LOCK_NAME}"))
     raise CommandFailed(
-        f"there is no spool in {folder.absolute()}: name the node with --config or HERMES_DC and "
-        f"HERMES_NODE (this is node {config.node} of {config.dc}), and run this in the directory "
-        "where the node runs or set spool.directory (HERMES_SPOOL_DIRECTORY)"
+        f"there is no spool in {folder.absolute()} (there are: {', '.join(others) or 'none'}): "
+        f"name the node with --config or HERMES_DC and HERMES_NODE (this is node {config.node} of "
+        f"{config.dc}), and run this in the directory where the node runs or set spool.directory "
+        "(HERMES_SPOOL_DIRECTORY)"
     )
 
 

@@ -1,5 +1,6 @@
 """Opens and runs a node's spool: its folder, its store, its two actors."""
 
+import logging
 import random
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
@@ -19,6 +20,8 @@ from hermes_actors.metadata.catalog import LiveTopic
 from hermes_actors.metadata.registry import Metadata
 from hermes_actors.runtime.clock import Clock
 from hermes_actors.telemetry.metrics import Metrics
+
+_logger = logging.getLogger(__name__)
 
 _STOP_GRACE_S = 5.0
 
@@ -102,3 +105,11 @@ async def open_spool(
         yield spool
         await control.stop("replayer", grace_s=_STOP_GRACE_S)
         await control.stop("spool writer", grace_s=_STOP_GRACE_S)
+        if left := spool.index.entries:
+            _logger.warning(
+                "spool: %d messages stay in %s until this node starts again or 'hermes spool "
+                "drain' sends them: the log of %s did not accept them",
+                left,
+                spool_folder(config),
+                own.dc,
+            )

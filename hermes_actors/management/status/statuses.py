@@ -104,6 +104,8 @@ class Statuses:
             reasons.append(sentence(trouble))
         elif view.is_gone and not header.is_leaving:
             reasons.append(f"not heard from for {span(view.age_s)}")
+        if header.spooled and not view.is_there and trouble is None:
+            reasons.append(f"{header.spooled} messages stay in its spool")
         if view.has_rival:
             reasons.append(f"another process reports as {header.node} too; give each its own name")
         return {

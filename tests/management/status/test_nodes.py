@@ -15,7 +15,7 @@ async def test_all_nodes_are_listed_with_state_age_and_reasons(autojump_clock, a
         "dc1", "a", published_rate=1_500, delivered_rate=2_000, stopped_subscriptions=2, missed=3
     )
     nodes.tell("dc1", "b", reasons=("the metadata log is away",))
-    nodes.tell("dc1", "c", is_leaving=True)
+    nodes.tell("dc1", "c", is_leaving=True, spooled=12)
     nodes.read("dc2", "the log does not answer")
     body = (await api.get("/status/nodes")).json()
     assert body["datacenters"] == [
@@ -29,7 +29,7 @@ async def test_all_nodes_are_listed_with_state_age_and_reasons(autojump_clock, a
     assert [(each["node"], each["state"], each["reasons"]) for each in body["nodes"]] == [
         ("a", "READY", []),
         ("b", "NOT_READY", ["the metadata log is away"]),
-        ("c", "LEFT", []),
+        ("c", "LEFT", ["12 messages stay in its spool"]),
         ("gone", "GONE", ["not heard from for 10 s"]),
         ("far", "UNKNOWN", [body["datacenters"][1]["reason"]]),
     ]

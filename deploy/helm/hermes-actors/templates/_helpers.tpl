@@ -2,15 +2,14 @@
 {{- default .Chart.Name .Values.nameOverride | trunc 40 | trimSuffix "-" -}}
 {{- end -}}
 
-{{/* At most 40 characters, so that names with a role and an ordinal stay below 63. */}}
+{{/*
+The release's name, with `hermes` in it. At most 40 characters, so that names with a role and an
+ordinal stay below 63.
+*/}}
 {{- define "hermes.fullname" -}}
-{{- if .Values.fullnameOverride -}}
-{{- .Values.fullnameOverride | trunc 40 | trimSuffix "-" -}}
-{{- else if contains (include "hermes.name" .) .Release.Name -}}
-{{- .Release.Name | trunc 40 | trimSuffix "-" -}}
-{{- else -}}
-{{- printf "%s-%s" .Release.Name (include "hermes.name" .) | trunc 40 | trimSuffix "-" -}}
-{{- end -}}
+{{- $name := .Values.nameOverride | default "hermes" -}}
+{{- $full := ternary .Release.Name (printf "%s-%s" .Release.Name $name) (contains $name .Release.Name) -}}
+{{- .Values.fullnameOverride | default $full | trunc 40 | trimSuffix "-" -}}
 {{- end -}}
 
 {{/* Labels of every object; with a role: of that role's. Arguments: root, role. */}}

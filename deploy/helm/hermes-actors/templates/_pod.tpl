@@ -10,6 +10,11 @@
 {{- $status := include "hermes.statusPort" $ports -}}
 {{- $scheme := ternary "HTTPS" "HTTP" (hasSuffix "-tls" $status) -}}
 {{- $isFrontend := eq $role "frontend" -}}
+{{- $drains := and $isFrontend $values.spool.enabled (not $values.standalone.enabled) -}}
+{{- $stop := add $values.spool.drainTimeoutSeconds 60 -}}
+{{- if and $drains (lt (int64 $own.terminationGracePeriodSeconds) $stop) -}}
+{{- fail (printf "frontend.terminationGracePeriodSeconds: %v is too short for spool.drainTimeoutSeconds and a stop of 60 s; use %d or more" $own.terminationGracePeriodSeconds $stop) -}}
+{{- end -}}
 {{- $hasVolume := and $isFrontend (or $values.spool.enabled $values.standalone.enabled) -}}
 metadata:
   labels:
@@ -112,7 +117,7 @@ spec:
         httpGet: { path: /readyz, port: {{ $status }}, scheme: {{ $scheme }} }
         periodSeconds: 5
         timeoutSeconds: 3
-      {{- if and $isFrontend $values.spool.enabled (not $values.standalone.enabled) }}
+      {{- if $drains }}
       lifecycle:
         preStop:
           exec:
@@ -121,9 +126,8 @@ spec:
       {{- else if eq $role "management" }}
       lifecycle:
         preStop:
-          exec:
-            # Until the Service has noticed that the pod is going away.
-            command: [sleep, "5"]
+          # Until the Service has noticed that the pod is going away.
+          sleep: { seconds: 5 }
       {{- end }}
       resources:
         {{- toYaml $own.resources | nindent 8 }}
