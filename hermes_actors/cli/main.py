@@ -55,6 +55,7 @@ _COMMANDS = {
         ("trace", "trace:app", "Show what happened to a message, by its id."),
         ("status", "status:app", "List the nodes and their state."),
         ("top", "status:top_app", "Watch nodes, topics and subscriptions, worst first."),
+        ("sizing", "sizing.command:app", "Say how many nodes and how much Kafka a load needs."),
         ("doctor", "doctor.command:app", "Find what is wrong with a node, and how to fix it."),
         (
             "oauth-provider",
