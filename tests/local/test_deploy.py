@@ -207,6 +207,7 @@ def test_the_bill_of_materials_has_each_package_of_the_image_with_its_hashes(bil
     assert {ref: [each["content"] for each in hashes] for ref, hashes in written.items()} == wanted
 
 
+@pytest.mark.slow
 def test_the_bill_of_materials_is_valid_and_names_no_host(bill):
     text = json.dumps(bill)
     assert JsonStrictValidator(SchemaVersion.V1_6).validate_str(text) is None
