@@ -23,7 +23,7 @@ TOPIC, DELETED, CREATED = "rebuilt.orders", "rebuilt.deleted", "rebuilt.created"
 PROMPT, HELD, MOVED = "prompt", "held", "moved"
 VARIABLES = {"HERMES_MANAGEMENT_ALLOW_REMOVAL": "true"}
 """The configuration of the site's nodes."""
-_OLDER = [{}] * 1_000
+_OLDER: list[dict[str, int]] = [{}] * 1_000
 """More messages in dc2's old log than its new one gets."""
 _WITHIN_S = 120.0
 _AT = f"/topics/{TOPIC}/subscriptions"
@@ -168,9 +168,10 @@ def _latest(account: Account, url: str) -> float:
 def _must(attempt: Callable[[], tuple[int, Any]], wanted: Any = None) -> None:
     """Repeat until it succeeds, and answers what is wanted."""
     pause = threading.Event()
+    answer: tuple[int, Any] = (0, None)
     for _ in range(int(_WITHIN_S / 0.1)):
-        status, said = attempt()
-        if status in (200, 201) and wanted in (None, said):
+        answer = attempt()
+        if answer[0] in (200, 201) and wanted in (None, answer[1]):
             return
         pause.wait(0.1)
-    raise AssertionError(f"not within {_WITHIN_S:.0f} s; at last {status}: {said}")
+    raise AssertionError(f"not within {_WITHIN_S:.0f} s; at last {answer}")
