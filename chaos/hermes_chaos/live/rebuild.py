@@ -25,6 +25,8 @@ VARIABLES = {"HERMES_MANAGEMENT_ALLOW_REMOVAL": "true"}
 """The configuration of the site's nodes."""
 _OLDER: list[dict[str, int]] = [{}] * 1_000
 """More messages in dc2's old log than its new one gets."""
+_AT_LEAST = 20
+"""So many messages are acknowledged in dc2 before it is lost."""
 _WITHIN_S = 120.0
 _AT = f"/topics/{TOPIC}/subscriptions"
 
@@ -91,6 +93,7 @@ async def rebuild_a_datacentre(site: Site, lengths: Lengths) -> Rebuild:
             account, [*site.frontends, site.other.url], rate_per_s=lengths.rate_per_s
         ):
             await trio.sleep(lengths.calm_s)
+            await until(lambda: _acknowledged(account, site.other.url) >= _AT_LEAST)
             await _lose(site, result)
             await trio.sleep(lengths.lost_s)
             await _rebuild(site, result)
@@ -159,6 +162,10 @@ async def _rebuild(site: Site, result: Rebuild) -> None:
     after_s["until dc2 takes messages"] = _latest(account, site.other.url) - began_s
     if DELETED in known[1] or CREATED not in known[1]:
         result.wrong.append(f"the topics are {known[1]}")
+
+
+def _acknowledged(account: Account, url: str) -> int:
+    return sum(each.frontend == url for each in account.acknowledged.values())
 
 
 def _latest(account: Account, url: str) -> float:
