@@ -23,8 +23,10 @@ TOPIC, DELETED, CREATED = "rebuilt.orders", "rebuilt.deleted", "rebuilt.created"
 PROMPT, HELD, MOVED = "prompt", "held", "moved"
 VARIABLES = {"HERMES_MANAGEMENT_ALLOW_REMOVAL": "true"}
 """The configuration of the site's nodes."""
-_OLDER = [{}] * 1_000
+_OLDER: list[dict[str, int]] = [{}] * 1_000
 """More messages in dc2's old log than its new one gets."""
+_AT_LEAST = 20
+"""So many messages are acknowledged in dc2 before it is lost."""
 _WITHIN_S = 120.0
 _AT = f"/topics/{TOPIC}/subscriptions"
 
@@ -91,6 +93,7 @@ async def rebuild_a_datacentre(site: Site, lengths: Lengths) -> Rebuild:
             account, [*site.frontends, site.other.url], rate_per_s=lengths.rate_per_s
         ):
             await trio.sleep(lengths.calm_s)
+            await until(lambda: _acknowledged(account, site.other.url) >= _AT_LEAST)
             await _lose(site, result)
             await trio.sleep(lengths.lost_s)
             await _rebuild(site, result)
@@ -161,6 +164,10 @@ async def _rebuild(site: Site, result: Rebuild) -> None:
         result.wrong.append(f"the topics are {known[1]}")
 
 
+def _acknowledged(account: Account, url: str) -> int:
+    return sum(each.frontend == url for each in account.acknowledged.values())
+
+
 def _latest(account: Account, url: str) -> float:
     return account.latest_s.get((url, TOPIC), 0.0)
 
@@ -168,9 +175,10 @@ def _latest(account: Account, url: str) -> float:
 def _must(attempt: Callable[[], tuple[int, Any]], wanted: Any = None) -> None:
     """Repeat until it succeeds, and answers what is wanted."""
     pause = threading.Event()
+    answer: tuple[int, Any] = (0, None)
     for _ in range(int(_WITHIN_S / 0.1)):
-        status, said = attempt()
-        if status in (200, 201) and wanted in (None, said):
+        answer = attempt()
+        if answer[0] in (200, 201) and wanted in (None, answer[1]):
             return
         pause.wait(0.1)
-    raise AssertionError(f"not within {_WITHIN_S:.0f} s; at last {status}: {said}")
+    raise AssertionError(f"not within {_WITHIN_S:.0f} s; at last {answer}")

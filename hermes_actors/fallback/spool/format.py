@@ -107,7 +107,8 @@ def _is_whole(data: bytes) -> bool:
     """True if this is one entry, as it was written."""
     if _length_at(data, 0) != len(data):
         return False
-    return zlib.crc32(memoryview(data)[_HEAD.size :]) == _HEAD.unpack_from(data)[2]
+    _state, _length, checksum, _of_head = _HEAD.unpack_from(data)
+    return bool(zlib.crc32(memoryview(data)[_HEAD.size :]) == checksum)
 
 
 def _length_at(data: bytes, at: int) -> int:
