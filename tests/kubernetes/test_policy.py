@@ -23,7 +23,8 @@ def rules_of_a_pod(work: Workload) -> dict[str, bool]:
         "system calls are filtered": user.get("seccompProfile") == {"type": "RuntimeDefault"},
         "shares nothing with its host": not {"hostNetwork", "hostPID", "hostIPC"} & pod.keys()
         and not any("hostPath" in each for each in pod.get("volumes", [])),
-        "has no token of the API server": pod.get("automountServiceAccountToken") is False,
+        "has no token of the API server, unless it submits to Spark": work.kind == "CronJob"
+        or pod.get("automountServiceAccountToken") is False,
         "is spread over zones and nodes": work.replicas < 2
         or {each["topologyKey"] for each in pod["topologySpreadConstraints"]}
         == {"kubernetes.io/hostname", "topology.kubernetes.io/zone"},
