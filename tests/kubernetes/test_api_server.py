@@ -71,7 +71,7 @@ def test_each_values_file_is_applied_and_installed_and_its_pods_are_restricted(s
     apply = ("apply", "--server-side", "--filename=-")
     space.run("kubectl", *apply, "--dry-run=server", given=text)
     space.run("kubectl", *apply, given=text)
-    space.run("kubectl", "delete", "--filename=-", given=text)
+    space.run("kubectl", "delete", "--wait=false", "--filename=-", given=text)
     space.run("helm", "install", *arguments(values))
     space.make_a_pod_of_each_workload()
     space.run("helm", "uninstall", RELEASE)
