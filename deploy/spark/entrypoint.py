@@ -15,7 +15,7 @@ import subprocess
 import sys
 import time  # noqa: TID251 -- outside of the product
 import urllib.request
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 SPARK = Path(os.environ["SPARK_HOME"])
@@ -48,7 +48,7 @@ def run(command: list[str]) -> None:
     os.execvp(command[0], command)  # noqa: S606 -- the container's own command
 
 
-def executor(environment: os._Environ[str]) -> list[str]:
+def executor(environment: Mapping[str, str]) -> list[str]:
     """The command of an executor, from the variables that Spark sets."""
     options = sorted(
         (name for name in environment if name.startswith("SPARK_JAVA_OPT_")),
