@@ -244,12 +244,12 @@ class Site:
     def create_topic(self, name: str, **fields: Any) -> None:
         """Create a topic and its group; return when both datacentres' nodes know it."""
         management = self.first.management
-        ask("POST", f"{management}/groups", {"groupName": name.partition(".")[0]})
         pause = threading.Event()
         status, said = 503, None
         for _ in range(int(_READY_S / 0.1)):
+            ask("POST", f"{management}/groups", {"groupName": name.partition(".")[0]})
             status, said = ask("POST", f"{management}/topics", topic_body(name, **fields))
-            if status != 503:
+            if status not in (404, 503):
                 break
             # A busy machine's Kafka is late; what it stored nevertheless exists then.
             pause.wait(0.1)
