@@ -1,12 +1,12 @@
-"""The figures behind `hermes sizing`: what nodes of one role each use, and Kafka beside them.
+"""The figures behind `hermes sizing`: what a node of each role uses, and Kafka beside them.
 
-    python benchmarks/sizing.py [--rate 1000] [--bytes 1024] [--topics 100] [--subscriptions 100]
-        [--partitions 10] [--seconds 20] [--connections 64] [--idle-connections 0]
-        [--compression producer] [--batch] [--delay-ms 0]
+    python benchmarks/sizing.py [--rate 150] [--bytes 1024] [--topics 40] [--subscriptions 40]
+        [--partitions 4] [--seconds 20] [--connections 64] [--idle-connections 0]
+        [--compression producer] [--batch]
 
-One broker, one node for each role. Messages go to the topics by turns. CPU is user and system time:
-it is divided by messages, so that other work on the machine changes it little. `idle` is before the
-load. `predicted` is what `hermes sizing` says for this load, without its factor and head-room.
+One broker, one node for each role; messages go to the topics by turns. CPU is user and system time,
+in µs of a message, without what the idle node uses. `planned_cores` is what `hermes sizing` plans
+for this load with its factor, `used_cores` what it really took, both with the idle node's part.
 """
 
 import argparse
@@ -23,6 +23,8 @@ from typing import Any
 
 from asking import machine
 from delivering.sink import Sink
+from hermes_actors.cli.sizing.calculation import sizing
+from hermes_actors.cli.sizing.measured import BASE_CORES, FACTOR
 from hermes_chaos.wanted import subscription_body, topic_body
 from hermes_local.kafka import FULL_SPEED, Cluster
 from hermes_local.ports import free_ports
@@ -154,6 +156,8 @@ class Bench:
             "published": round(published),
             "delivered": delivered,
             "seconds": round(took_s, 1),
+            "used_cores": {who: round((after[who] - before[who]) / took_s, 3) for who in after},
+            "planned_cores": self._planned(published / took_s),
             "errors": figures["errors"],
             "unanswered": figures["unanswered"],
             "client_cpu_percent": figures["client_cpu_percent"],
@@ -165,6 +169,17 @@ class Bench:
             "kafka_bytes_each": round((self._disk() - bytes_before) / published, 1),
             **self._memory(),
         }
+
+    def _planned(self, rate: float) -> dict[str, float]:
+        asked = self.asked
+        found = sizing(
+            rate=rate,
+            size=asked.bytes,
+            topics=asked.topics,
+            subscriptions=asked.subscriptions,
+            publishing="batch" if asked.batch else "single",
+        )
+        return {pod["role"]: round(pod["cores"] + FACTOR * BASE_CORES, 3) for pod in found["pods"]}
 
     def _counted_all(self) -> int:
         """Deliveries since the last call, once there are no more."""
@@ -221,11 +236,11 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     add = parser.add_argument
-    add("--rate", type=float, default=1_000.0, help="messages/s; 0: only what is idle")
+    add("--rate", type=float, default=150.0, help="messages/s; 0: only what is idle")
     add("--bytes", type=int, default=1_024)
-    add("--topics", type=int, default=100)
-    add("--subscriptions", type=int, default=100)
-    add("--partitions", type=int, default=10, help="of each topic")
+    add("--topics", type=int, default=40)
+    add("--subscriptions", type=int, default=40)
+    add("--partitions", type=int, default=4, help="of each topic")
     add("--seconds", type=float, default=20.0, help="idle, and under load")
     add("--connections", type=int, default=64)
     add("--idle-connections", type=int, default=0, help="further ones, to the frontend")

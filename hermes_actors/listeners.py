@@ -114,36 +114,42 @@ async def serve_node(
 
 
 class _Front:
-    """A node's public listener: for publishing, or else for status pages only."""
+    """A node's public listeners: for publishing, and for status pages if it does not publish, or
+    shares its publishing port with other nodes.
+    """
 
     def __init__(self, node: Node, clock: Clock, certificates: Metrics) -> None:
         config = node.config
         self.publish = self.publish_tls = self.status = ""
         self._is_listening = False
-        self._server: HttpServer
+        self._servers: list[HttpServer] = []
         self.drain = node.drain
         if node.frontend is not None:
-            self._server = FrontendServer(node.frontend)
-            self.publish, self.publish_tls = _urls(config.frontend.host, self._server)
-            _renew(node, self._server.tls, "frontend", certificates)
-            return
+            server: HttpServer = FrontendServer(node.frontend)
+            self._servers.append(server)
+            self.publish, self.publish_tls = _urls(config.frontend.host, server)
+            _renew(node, server.tls, "frontend", certificates)
+            if not config.frontend.reuse_port:
+                return
         listener = FrontendConfig(
             host=config.status.host, port=config.status.port, headers_max=_HEADERS_MAX
         )
         pages = Pages(self.drain, lambda: render_in_turns(node.metrics), config.dc, config.node)
         make_edge = partial(PagesEdge, pages, listener)
-        self._server = HttpServer(make_edge, listener, clock, field="status.port")
-        self.status, _ = _urls(config.status.host, self._server)
+        server = HttpServer(make_edge, listener, clock, field="status.port")
+        self._servers.append(server)
+        self.status, _ = _urls(config.status.host, server)
 
     async def listen(self) -> None:
         """Answer requests. Publishes are refused until `open`."""
         if not self._is_listening:
             self._is_listening = True
-            await guest.call(self._server.start)
+            for server in self._servers:
+                await guest.call(server.start)
 
     async def open(self) -> None:
         """Start working: accept publishes, and report ready."""
-        if not self.status:
+        if self.publish or self.publish_tls:
             # In this order, so that an open port always accepts publishes.
             self.drain.open()
             await self.listen()
@@ -155,7 +161,8 @@ class _Front:
         """Stop listening, also if the node is cancelled."""
         if self._is_listening:
             with trio.CancelScope(shield=True):
-                await guest.call(self._server.stop)
+                for server in self._servers:
+                    await guest.call(server.stop)
 
 
 async def _wait_prepared(

@@ -23,7 +23,7 @@ def ports(config: Config) -> Iterator[Port]:
     if "frontend" in config.roles:
         yield from _listener("frontend", config.frontend)
         yield Port("frontend.memory.port", config.frontend.memory.host, config.frontend.memory.port)
-    else:
+    if "frontend" not in config.roles or config.frontend.reuse_port:
         yield Port("status.port", config.status.host, config.status.port)
     if "consumers" in config.roles:
         yield Port("consumers.pull.port", config.consumers.pull.host, config.consumers.pull.port)

@@ -27,7 +27,7 @@ class Deadlines:
         # Those past their first limit: the next deadline, a tie-breaker, and that limit in ms.
         self._later: list[tuple[float, int, int, Pending]] = []
         self._numbers = count()
-        self._woken = trio.Event()
+        self._rest = trio.CancelScope()
         self.is_parked = False
 
     def __len__(self) -> int:
@@ -51,8 +51,9 @@ class Deadlines:
             lane.popleft()
         lane.append(pending)
         if self.is_parked:
+            # No request is due earlier; the task need not wake now.
             self.is_parked = False
-            self._woken.set()
+            self._rest.deadline = trio.current_time() + min(self._lanes) / 1_000
 
     def sweep(self, now_s: float) -> float | None:
         """Expire all that are due. Returns the earliest deadline left, None if there is none."""
@@ -85,9 +86,9 @@ class Deadlines:
             now_s = self._clock.monotonic_s()
             next_s = self.sweep(now_s)
             if next_s is None:
-                self._woken = trio.Event()
-                self.is_parked = True
-                await self._woken.wait()
+                with trio.CancelScope() as self._rest:
+                    self.is_parked = True
+                    await trio.sleep_forever()
             else:
                 shortest_s = min(self._lanes) / 1_000
                 await trio.sleep(max(min(next_s - now_s, shortest_s), _SWEEP_INTERVAL_MIN_S))

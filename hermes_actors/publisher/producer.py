@@ -63,7 +63,7 @@ class TopicProducer:
         self._first = 0
         self._freed = trio.Event()
         self._leading: PartitionBatch[Pending] | None = None
-        self._watched = trio.Event()
+        self._slow = trio.CancelScope()
         self._watching = trio.CancelScope()
         self._passing = trio.CancelScope()
         self._looked_up_s = -math.inf
@@ -152,7 +152,6 @@ class TopicProducer:
             # Without keys, no message can be sent while a batch is in flight. So no other task is
             # woken: this task appends, and sees new messages when the append has ended.
             if batch is not None:
-                self._watched.set()
                 await self._lead(batch)
             else:
                 await self._wait_until_freed()
@@ -170,10 +169,13 @@ class TopicProducer:
 
     async def _lead(self, batch: PartitionBatch[Pending] | None) -> None:
         """Append one batch after another until none is left."""
+        # Unless a batch is slow, this wakes no task.
+        self._slow.deadline = trio.current_time() + _SLOW_S
         while batch is not None:
             self._leading = batch
             batch = await self._append(batch)
         self._leading = None
+        self._slow.deadline = math.inf
         # A message wakes only one reader of the inbox. That must be `_feed` again, not `_watch`.
         self._passing.cancel()
 
@@ -181,10 +183,11 @@ class TopicProducer:
         """Read the inbox in place of `_lead` while its batch is slow."""
         with self._watching:
             while True:
-                if self._leading is None:
-                    self._watched = trio.Event()
-                    await self._watched.wait()
-                await trio.sleep(_SLOW_S)
+                if self._leading is not None:
+                    await trio.sleep(_SLOW_S)
+                else:
+                    with trio.CancelScope() as self._slow:
+                        await trio.sleep_forever()
                 while (
                     self._leading is not None
                     and self._leading.started_s + _SLOW_S <= self.clock.monotonic_s()

@@ -24,6 +24,9 @@ A = TypeVarTuple("A")
 # by about 60 ms in both.
 _SWITCH_INTERVAL_S = 0.0005
 
+_ticks: trio.lowlevel.RunVar[Ticks | None] = trio.lowlevel.RunVar("_ticks", None)
+"""None if trio is no guest."""
+
 
 def run(main: Callable[[Unpack[A]], Awaitable[T]], *args: *A, host: str = "uvloop") -> T:
     """Run a trio main as the guest of an asyncio host, and return its result.
@@ -75,6 +78,24 @@ async def call(async_fn: Callable[[Unpack[A]], Awaitable[T]], *args: *A) -> T:
     return task.result()
 
 
+def threads_caller() -> Callable[[Callable[[], object]], object]:
+    """Return a function with which any thread calls a function on this trio's loop, soon and in
+    order. It raises RuntimeError once the loop has ended.
+    """
+    ticks = _ticks.get()
+    if ticks is None:
+        return trio.lowlevel.current_trio_token().run_sync_soon
+    return ticks.call_soon_threadsafe
+
+
+def end_of_turn() -> Callable[[Callable[[], object]], object]:
+    """Return a function by which a task wakes a thread: it calls a function at the end of this
+    turn of the loop, so that the thread does not have to wait for the interpreter.
+    """
+    ticks = _ticks.get()
+    return (lambda call: call()) if ticks is None else ticks.at_end
+
+
 def _loop_factory(host: str) -> Callable[[], asyncio.AbstractEventLoop]:
     assert host in ("uvloop", "asyncio"), f"no such host loop: {host}"
     if host == "uvloop":
@@ -92,7 +113,10 @@ async def _host(main: Callable[..., Awaitable[Any]], *args: Any) -> Any:
     ended: asyncio.Future[outcome.Outcome[Any]] = loop.create_future()
     scope = trio.CancelScope()
 
+    ticks = Ticks(loop)
+
     async def guest() -> Any:
+        _ticks.set(ticks)
         with scope:
             return await main(*args)
 
@@ -103,7 +127,7 @@ async def _host(main: Callable[..., Awaitable[Any]], *args: Any) -> Any:
     trio.lowlevel.start_guest_run(
         guest,
         run_sync_soon_threadsafe=loop.call_soon_threadsafe,
-        run_sync_soon_not_threadsafe=Ticks(loop).soon,
+        run_sync_soon_not_threadsafe=ticks.soon,
         done_callback=done,
         host_uses_signal_set_wakeup_fd=True,
     )

@@ -32,6 +32,8 @@ class Ticks:
         self._io: Any = None
         self._has_events = False
         self._is_waiting = False
+        self._is_calling = False
+        self._at_end: list[Callable[[], object]] = []
         self._wait_ends_s = 0.0
         # uvloop's handle of a timer that is due immediately does not know its time.
         self._timer: asyncio.Handle | None = None
@@ -56,7 +58,37 @@ class Ticks:
         """A task became runnable, or a deadline moved, in a turn of the host."""
         if self._is_waiting:
             self._end_wait(Value(_Woken()))
-            self._loop.call_soon(self._tick)
+            if not self._is_calling:
+                self._loop.call_soon(self._tick)
+
+    def at_end(self, call: Callable[[], object]) -> None:
+        """Call it when the tasks that are runnable now have run; for tasks only.
+
+        A thread that is woken then finds the interpreter free, because the loop goes to wait.
+        """
+        if self.is_direct:
+            self._at_end.append(call)
+        else:
+            call()
+
+    def call_soon_threadsafe(self, call: Callable[[], object]) -> None:
+        """Call it on this loop soon, and run at once the tasks that it makes runnable. Raises
+        RuntimeError if the loop has been closed. Any thread may call this.
+
+        It takes a system call for each side. Trio's own way takes six, because it goes through a
+        socket and trio's epoll set.
+        """
+        self._loop.call_soon_threadsafe(self._call, call)
+
+    def _call(self, call: Callable[[], object]) -> None:
+        was_waiting = self._is_waiting
+        self._is_calling = True
+        try:
+            call()
+        finally:
+            self._is_calling = False
+            if was_waiting and not self._is_waiting:
+                self._tick()
 
     def _tick(self) -> None:
         """As trio's own, except for how it waits."""
@@ -65,6 +97,7 @@ class Ticks:
         try:
             timeout_s = state.unrolled_run_next_send.send(state.unrolled_run_gen)
         except StopIteration:
+            self._end_turn()
             state.done_callback(state.runner.main_task_outcome)
             return
         except trio.TrioInternalError as error:
@@ -76,11 +109,20 @@ class Ticks:
             state.unrolled_run_next_send = self._poll()
         elif timeout_s > 0:
             self._wait(timeout_s)
+            self._end_turn()
             return
         else:
             state.unrolled_run_next_send = Value([])
         state.runner.guest_tick_scheduled = True
         self._loop.call_soon(self._tick)
+        self._end_turn()
+
+    def _end_turn(self) -> None:
+        calls = self._at_end
+        if calls:
+            self._at_end = []
+            for call in calls:
+                call()
 
     def _wait(self, timeout_s: float) -> None:
         self._is_waiting = True

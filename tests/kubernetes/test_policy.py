@@ -23,7 +23,8 @@ def rules_of_a_pod(work: Workload) -> dict[str, bool]:
         "system calls are filtered": user.get("seccompProfile") == {"type": "RuntimeDefault"},
         "shares nothing with its host": not {"hostNetwork", "hostPID", "hostIPC"} & pod.keys()
         and not any("hostPath" in each for each in pod.get("volumes", [])),
-        "has no token of the API server": pod.get("automountServiceAccountToken") is False,
+        "has no token of the API server, unless it submits to Spark": work.kind == "CronJob"
+        or pod.get("automountServiceAccountToken") is False,
         "is spread over zones and nodes": work.replicas < 2
         or {each["topologyKey"] for each in pod["topologySpreadConstraints"]}
         == {"kubernetes.io/hostname", "topology.kubernetes.io/zone"},
@@ -53,6 +54,10 @@ def rules_of_a_container(container: dict[str, Any], work: Workload) -> dict[str,
         "has a memory limit, and asks for CPU and memory": "memory" in limits
         and {"cpu", "memory"} <= requests.keys(),
         "has the three probes": not work.is_node or probes <= container.keys(),
+        "its probes ask a port that it opens": {
+            container[each]["httpGet"]["port"] for each in probes & container.keys()
+        }
+        <= work.ports.keys(),
         "mounts only volumes of its pod": mounts
         <= claims | {each["name"] for each in work.pod.get("volumes", [])},
         "has a versioned image": bool(re.search(r":[^/]*\d[^/]*$", container["image"])),

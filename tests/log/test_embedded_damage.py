@@ -84,10 +84,23 @@ def fill(directory, appends=200, checkpoint_at=None):
         append(store, topic, value)
         kept[topic].add(value)
         if number == checkpoint_at:
+            store.let_go()
             store.connection.execute("PRAGMA wal_checkpoint(PASSIVE)")
     image = image_of(directory)
     store.close()
     return kept, image
+
+
+def test_many_small_transactions_do_not_keep_the_write_ahead_log_from_shrinking(tmp_path):
+    store = open_store(tmp_path)
+    create(store, TOPICS[0])
+    store.connection.execute("PRAGMA wal_autocheckpoint = 20")
+    for number in range(300):
+        append(store, TOPICS[0], b"%d" % number)
+    wal = tmp_path / f"{FILE_NAME}-wal"
+    assert wal.stat().st_size < 100 * 16_384
+    store.close()
+    assert not wal.exists()
 
 
 @pytest.fixture(scope="module")

@@ -205,6 +205,45 @@ def test_threads_come_back_and_call_in(host: str) -> None:
 
 
 @hosts
+def test_a_task_wakes_a_thread_at_the_end_of_its_turn_and_the_thread_calls_back(host: str) -> None:
+    async def on_host() -> list[str]:
+        seen: list[str] = []
+        loop = asyncio.get_running_loop()
+        ended: asyncio.Future[Any] = loop.create_future()
+        ticks = Ticks(loop)
+
+        async def main() -> list[str]:
+            for number in range(20):
+                done = trio.Event()
+
+                def answered(done: trio.Event = done) -> None:
+                    seen.append("answered")
+                    done.set()
+
+                def wake(answered: Callable[[], None] = answered) -> None:
+                    seen.append("woken")
+                    threading.Thread(target=ticks.call_soon_threadsafe, args=(answered,)).start()
+
+                ticks.at_end(wake)
+                seen.append(str(number))
+                await done.wait()
+            return seen
+
+        trio.lowlevel.start_guest_run(
+            main,
+            run_sync_soon_threadsafe=loop.call_soon_threadsafe,
+            run_sync_soon_not_threadsafe=ticks.soon,
+            done_callback=ended.set_result,
+            host_uses_signal_set_wakeup_fd=True,
+        )
+        return list((await ended).unwrap())
+
+    with asyncio.Runner(loop_factory=HOSTS[host]) as runner:
+        seen = runner.run(asyncio.wait_for(on_host(), 20))
+    assert seen == [each for number in range(20) for each in (str(number), "woken", "answered")]
+
+
+@hosts
 def test_a_mock_clock_jumps_only_when_nothing_else_is_left_to_do(host: str) -> None:
     async def main() -> Any:
         start_s = trio.current_time()

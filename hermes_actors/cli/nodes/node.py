@@ -20,6 +20,7 @@ from hermes_actors.cli.command_line.options import (
 )
 from hermes_actors.cli.command_line.plain import PlainCommand
 from hermes_actors.cli.nodes.logs import log_to
+from hermes_actors.cli.nodes.processes import PROCESSES_MAX, arguments_of, run_processes
 from hermes_actors.cli.nodes.reloading import reload
 from hermes_actors.cli.nodes.serving import environment_of, run_nodes, serve_nodes
 from hermes_actors.config import Config
@@ -48,6 +49,7 @@ node = typer.Typer(pretty_exceptions_enable=False, rich_markup_mode="rich")
     epilog=examples(
         "hermes node --config node.toml",
         "HERMES_NODE=dc1-frontend2 hermes node --config frontend.toml",
+        "hermes node --config frontend.toml --processes 8",
     ),
 )
 def run_node(
@@ -60,6 +62,14 @@ def run_node(
     prints_json: ReadyJsonOption = False,
     verbose: VerboseOption = False,
     accepts_damage: AcceptDamageOption = False,
+    processes: Annotated[
+        int,
+        typer.Option(
+            min=1,
+            max=PROCESSES_MAX,
+            help="Run this many nodes, each in a process; they share the publishing port.",
+        ),
+    ] = 1,
 ) -> None:
     """Run one node of a cluster, with any of the roles publishing, delivering and management.
 
@@ -68,12 +78,19 @@ def run_node(
     /status/ready then says that it is not ready, /status/details why.
     SIGTERM or Ctrl-C drains and stops; a second one stops at once. SIGHUP reads users, keys,
     certificates and the log's level again.
+
+    With --processes N, node-1 to node-N share frontend.port; each adds its number - 1 to every
+    other port. They need Kafka. One that ends is started again.
     """
     read = configuration.load(config, os.environ)
     plan = NodePlan(read, prints_json, accepts_damage, config, verbose)
     process = (plan.config.dc, plan.config.node)
     log_to(sys.stderr, plan.config.log, is_verbose=verbose, process=process)
-    run_nodes(_run, plan, options={})
+    if processes == 1:
+        run_nodes(_run, plan, options={})
+        return
+    arguments = arguments_of(config, prints_json=prints_json, is_verbose=verbose)
+    raise typer.Exit(run_processes(read, arguments, processes))
 
 
 async def _run(plan: NodePlan) -> None:

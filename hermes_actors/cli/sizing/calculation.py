@@ -27,6 +27,7 @@ CONNECTIONS = 1000
 
 _CONSUMERS, _SPOOL, _MAX = ConsumersConfig(), SpoolConfig(), FrontendConfig().body_bytes_max
 _OWNERS = _CONSUMERS.balancer.consumers_per_subscription
+_BASE_CORES = FACTOR * measured.BASE_CORES
 _UNITS = {"": 1, "b": 1, "kib": KIB, "kb": 1000, "mib": MIB, "mb": 1000**2}
 
 
@@ -60,8 +61,12 @@ def sizing(
     fanout: Annotated[float | None, _number("deliveries of a message, on average", 0)] = None,
     busiest: Annotated[float, _number("percent of all messages in the busiest topic", 0, 100)] = 20,
     datacentres: Annotated[int, _count("the number of datacentres")] = 1,
-    one_carries_all: Annotated[bool, Option(help="Each can carry the load of all.")] = False,
-    publishing: Annotated[Publishing, Option(help="How most messages come.")] = "single",
+    one_carries_all: Annotated[
+        bool, Option("--one-carries-all", help="Each datacentre can carry the load of all.")
+    ] = False,
+    publishing: Annotated[
+        Publishing, Option(help="HTTP/1.1 requests, batches, or streams of gRPC.")
+    ] = "single",
     endpoint_ms: Annotated[float, _number("how long an endpoint takes to answer", 0)] = 50,
     retention_days: Annotated[float, _number("days for which Kafka keeps messages")] = 1,
     replication: Annotated[int, _count("Kafka's replicas of each partition")] = 3,
@@ -75,18 +80,15 @@ def sizing(
     """
     fanout = subscriptions / topics if fanout is None else fanout
     if fanout > subscriptions:
-        raise UsageWrong(
-            f"--fanout: {fanout:g} is more than --subscriptions; lower it, or raise these"
-        )
+        raise UsageWrong(f"--fanout: {fanout:g} is more than --subscriptions; raise these")
     published = rate if one_carries_all else rate / datacentres
-    delivered, usable = published * fanout, 1 - headroom / 100
+    delivered, usable = published * fanout, 1 - headroom / 100 - _BASE_CORES
     topics_bytes = topics * measured.TOPIC_BYTES
 
     # Messages of a busy topic share its requests to Kafka. A lone one has its own.
     lone_per_s: float = min(published, topics * measured.LONE_PER_S)
-    cores = measured.PUBLISH[publishing].cores(published, size) + measured.LONE_PUBLISH.cores(
-        lone_per_s, 0
-    )
+    cores = measured.LONE_PUBLISH.cores(lone_per_s, 0)
+    cores += measured.PUBLISH[publishing].cores(published, size)
     nodes = _nodes(cores / usable)
     spooled = ceil(published * spool_hours * 3600 / (nodes - 1))
     spool_bytes = max(_SPOOL.disk_bytes_max, ceil(spooled * (size + measured.ENTRY_BYTES)))
@@ -108,8 +110,7 @@ def sizing(
     waiting += in_flight / (nodes - 1) * (size + measured.CONNECTION_BYTES)
     waiting += own * measured.TASK_BYTES
     consumers = _row("consumers", nodes, cores, topics_bytes + waiting)
-    known_bytes = (topics + subscriptions) * measured.TOPIC_BYTES
-    management = _row("management", NODES_MIN, 0, known_bytes)
+    management = _row("management", NODES_MIN, 0, (topics + subscriptions) * measured.TOPIC_BYTES)
 
     # A fifth more for dead letters, and the topics of Kafka and Hermes.
     partitions = max(PARTITIONS_MIN, 2 * owners)
@@ -149,13 +150,8 @@ def _gi(filled: float) -> str:
 
 def _row(role: str, nodes: int, cores: float, memory: float, disk: float = 0) -> dict[str, Any]:
     """Return what the role uses at peak, and what each of its nodes requests."""
-    own = FACTOR * measured.BASE_CORES + cores / (nodes - 1)
+    millis = 1000 * (_BASE_CORES + cores / (nodes - 1))
     mib = (measured.BASE_BYTES + FACTOR * memory) / MIB
-    requests = {"cpu": f"{50 * ceil(own * 20)}m", "memory": f"{64 * ceil(mib / 64)}Mi"}
-    return {
-        "role": role,
-        "nodes": nodes,
-        "cores": cores,
-        **requests,
-        "disk": _gi(disk) if disk else None,
-    }
+    requests = {"cpu": f"{50 * ceil(millis / 50)}m", "memory": f"{64 * ceil(mib / 64)}Mi"}
+    disk_size = _gi(disk) if disk else None
+    return {"role": role, "nodes": nodes, "cores": cores, **requests, "disk": disk_size}

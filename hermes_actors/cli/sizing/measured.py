@@ -27,7 +27,7 @@ PUBLISH: dict[Publishing, Cost] = {
     "grpc": Cost(134, 8.3),
 }
 """On Kafka: HTTP/1.1 requests, batches, gRPC streams with a message in each frame."""
-DELIVER = Cost(77, 3)
+DELIVER = Cost(66, 3)
 """Of a busy subscription, whose node reads many messages at once."""
 LONE_PUBLISH, LONE_DELIVER = Cost(350, 0), Cost(200, 0)
 """In addition, of a message that shares no request to Kafka with others."""
@@ -40,6 +40,7 @@ BASE_CORES = 0.05
 
 BASE_BYTES = 120 * MIB
 TOPIC_BYTES, TASK_BYTES, CONNECTION_BYTES = 52 * KIB, 120 * KIB, 10 * KIB
+"""Of a topic, of a subscription on a node that delivers it, and of a connection in use."""
 SPOOLED_BYTES, HELD_BYTES = 300, 2 * KIB
 """Memory of a message in the spool, and of one that waits for a retry, beside its body."""
 RECORD_BYTES, ENTRY_BYTES = 128, 238

@@ -45,6 +45,7 @@ from hermes_actors.model.record import Record, StoredRecord
 from hermes_actors.model.run import RecordRun
 from hermes_actors.model.topic import Ack
 from hermes_actors.runtime.clock import Clock
+from hermes_actors.runtime.guest import end_of_turn, threads_caller
 
 T = TypeVar("T")
 
@@ -103,12 +104,13 @@ class EmbeddedLog:
         self._queued_bytes = 0
         self._is_closed = False
         self._ended = trio.Event()
+        self._at_end_of_turn = end_of_turn()
         self._threads = trio.CapacityLimiter(limits.reading_threads)
         self._connections: list[sqlite3.Connection] = []
         self._writer = Writer(
             store,
             clock,
-            trio.lowlevel.current_trio_token(),
+            threads_caller(),
             limits,
             retention_check_interval_ms,
             on_commit=self._committed,
@@ -134,7 +136,7 @@ class EmbeddedLog:
         # Before the writer's connection: the last one to close merges the write-ahead log into the
         # file.
         self._close_connections()
-        self._writer.queue.put(None)
+        self._at_end_of_turn(partial(self._writer.queue.put, None))
         await self._ended.wait()
 
     def statistics(self) -> WriterStatistics:
@@ -182,7 +184,7 @@ class EmbeddedLog:
     def _put(self, job: Job[Any]) -> None:
         self._queued_bytes += job.size_bytes
         self._jobs[job] = None
-        self._writer.queue.put(job)
+        self._at_end_of_turn(partial(self._writer.queue.put, job))
 
     def _committed(self, jobs: list[Job[Any]]) -> None:
         """Handle the end of a transaction, successful or not: apply its changes to the view, and

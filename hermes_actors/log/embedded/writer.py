@@ -107,14 +107,15 @@ class Job(Generic[T]):
 class Writer:
     """The thread, its queue and its schedule.
 
-    `on_commit(jobs)`, `on_expire(moved)` and `on_end()` are called on the trio side.
+    `call` calls a function on the trio side. `on_commit(jobs)`, `on_expire(moved)` and `on_end()`
+    are called there.
     """
 
     def __init__(
         self,
         store: Store,
         clock: Clock,
-        token: trio.lowlevel.TrioToken,
+        call: Callable[[Callable[[], object]], object],
         limits: EmbeddedLimits,
         retention_check_interval_ms: int,
         *,
@@ -125,7 +126,7 @@ class Writer:
         self.statistics = WriterStatistics()
         self._store = store
         self._clock = clock
-        self._token = token
+        self._call = call
         self._on_commit = on_commit
         self._on_expire = on_expire
         self._on_end = on_end
@@ -134,6 +135,8 @@ class Writer:
         self.queue: queue.SimpleQueue[Job[Any] | None] = queue.SimpleQueue()
         """Jobs for the thread. After None it finishes what is queued, and ends."""
         self._next: Job[Any] | None = None
+        # The jobs of the last transaction, until they are answered.
+        self._ended: list[Job[Any]] = []
         self._is_stopping = False
         self._expire_at_s = clock.monotonic_s() + self._interval_s
         self._paused_until_s = 0.0
@@ -154,7 +157,9 @@ class Writer:
     def _run(self) -> None:
         try:
             while True:
-                group = self._collect()
+                timeout_s = self._idle_s()
+                self._answer()
+                group = self._collect(timeout_s)
                 self._look_at_files()
                 if group:
                     self._commit(group)
@@ -169,16 +174,16 @@ class Writer:
             )
             _logger.exception("%s", self.trouble)
         finally:
+            self._answer()
             self._hand_over(self._on_end)
 
-    def _collect(self) -> list[Job[Any]]:
+    def _collect(self, timeout_s: float) -> list[Job[Any]]:
         """Collect waiting jobs for one transaction, within its bounds; waits while there are
-        none.
+        none, at most `timeout_s`.
         """
         limits = self._limits
         group: list[Job[Any]] = []
         records = size_bytes = 0
-        timeout_s = self._idle_s()
         while True:
             job, self._next = self._next, None
             if job is None:
@@ -233,7 +238,7 @@ class Writer:
         _logger.error("%s", self.trouble)
 
     def _commit(self, group: list[Job[Any]]) -> bool:
-        """Run these jobs in one transaction, and answer them. False if it failed."""
+        """Run these jobs in one transaction. False if it failed."""
         store, statistics = self._store, self.statistics
         reason, may_be_stored = self.trouble, False
         if not reason:
@@ -260,8 +265,16 @@ class Writer:
             statistics.commits += 1
             statistics.records += sum([job.records for job in group])
             statistics.bytes += sum([job.size_bytes for job in group])
-        self._hand_over(partial(self._on_commit, group))
+        self._ended = group
         return not reason
+
+    def _answer(self) -> None:
+        """Hand back the jobs of the last transaction. The thread does this last before it waits,
+        because the loop wakes at once and needs the interpreter.
+        """
+        if self._ended:
+            self._hand_over(partial(self._on_commit, self._ended))
+            self._ended = []
 
     def _keep_house(self) -> None:
         """Take one short step of retention, if one is due, in a separate transaction, so that a
@@ -273,13 +286,16 @@ class Writer:
         if now_s >= self._expire_at_s:
             self._expire_at_s = now_s + self._interval_s
             self._store.plan_expiry(self._clock.now_ms())
-        if self._store.has_chores and not self._commit([Job(Store.keep_house, self._on_expire)]):
+        if not self._store.has_chores:
+            return
+        self._answer()
+        if not self._commit([Job(Store.keep_house, self._on_expire)]):
             # For example a full disk: try again, but after a pause.
             self._paused_until_s = now_s + _PAUSE_AFTER_FAILURE_S
 
     def _hand_over(self, call: Callable[[], None]) -> None:
         try:
-            self._token.run_sync_soon(call)
-        except trio.RunFinishedError:
+            self._call(call)
+        except RuntimeError:
             # The event loop has ended, and with it all callers.
             self._is_stopping = True
