@@ -295,7 +295,11 @@ def test_a_file_that_is_not_toml_is_named(tmp_path: Path, content: bytes) -> Non
         load(path, {})
 
 
-@given(port=st.integers(0, 65_535), idle_ms=st.integers(1, 10_000), extra_ms=st.integers(0, 9_999))
+@given(
+    port=st.integers(0, 65_535).filter(lambda port: port != Config().management.port),
+    idle_ms=st.integers(1, 10_000),
+    extra_ms=st.integers(0, 9_999),
+)
 def test_whatever_keeps_the_relations_is_accepted(port: int, idle_ms: int, extra_ms: int) -> None:
     config = load(
         None,

@@ -135,6 +135,32 @@ def blackout(
 
 
 @app.command()
+def rebuild(
+    rate: Annotated[float, _RATE] = 200.0,
+    seconds: Annotated[float, typer.Option(help="Seconds that dc2 is away.")] = 20.0,
+) -> None:
+    """Lose dc2 with its Kafka's data under load, rebuild it empty, and show what was lost.
+
+    Starts two Kafkas and three nodes (needs Java) and ends them. A message that was not waiting in
+    dc2 when it was lost, and is not delivered, is a violation.
+    """
+    # Imported here: the command's help should not load the broker.
+    from hermes_actors.runtime import guest
+    from hermes_chaos.live import rebuild
+    from hermes_chaos.live.site import Site
+
+    lengths = rebuild.Lengths(rate_per_s=rate, lost_s=seconds)
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        Site(Path(folder), rebuild.VARIABLES, delivers=True) as site,
+    ):
+        account = guest.run(partial(rebuild.rebuild_a_datacentre, site, lengths))
+        print(account.report())
+    if account.violations:
+        raise typer.Exit(1)
+
+
+@app.command()
 def scale(
     rate: Annotated[float, _RATE] = 150.0,
     seconds: Annotated[float, _LOST] = 20.0,

@@ -1,6 +1,6 @@
 """Starts what a container of the Spark image is for. Uses only the standard library.
 
-entrypoint.py submit JOB…       submit a job and wait for it; the exit code is the driver's
+entrypoint.py submit JOB…       submit a job and wait for it; exit code 0: nothing is lost
 entrypoint.py driver …          Spark starts these two in the pods that it creates
 entrypoint.py executor
 entrypoint.py COMMAND…          anything else, such as `hermes spark reconcile`
@@ -24,6 +24,8 @@ JARS = Path(os.environ["HERMES_SPARK_JARS"])
 MAIN = "local:///opt/hermes/__main__.py"
 ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 API = "https://kubernetes.default.svc"
+UNKNOWN = 3
+"""Exit code of `hermes spark reconcile` when nothing is known to be lost."""
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -73,7 +75,7 @@ def executor(environment: os._Environ[str]) -> list[str]:
 
 
 def submit(job: Sequence[str]) -> int:
-    """Submit in cluster mode, print the driver's log, and return its exit code.
+    """Submit in cluster mode, print the driver's log, and return its exit code; 0 for unknown.
 
     spark-submit itself returns 0 also if the driver fails. POD_NAME and POD_UID are this pod's: it
     owns the driver's pod, which is deleted with it. REPORTS is the folder of the reports, of which
@@ -94,7 +96,7 @@ def submit(job: Sequence[str]) -> int:
     ]
     command = [
         SUBMIT,
-        *("--master", f"k8s://{os.environ.get('KUBERNETES_API', API)}", "--deploy-mode", "cluster"),
+        *("--master", f"k8s://{API}", "--deploy-mode", "cluster"),
         *("--jars", ",".join(f"local://{each}" for each in sorted(JARS.glob("*.jar")))),
         *(word for each in settings for word in ("--conf", each)),
         *(MAIN, *job, "--output", str(reports / time.strftime("%Y-%m-%dT%H%M", time.gmtime()))),
@@ -104,14 +106,15 @@ def submit(job: Sequence[str]) -> int:
     path = f"/api/v1/namespaces/{(ACCOUNT / 'namespace').read_text()}/pods/{pod}"
     print(ask(f"{path}/log?container=hermes").decode(errors="replace"))  # noqa: T201 -- the job's log
     [container] = json.loads(ask(path))["status"]["containerStatuses"]
-    return int(container["state"]["terminated"]["exitCode"])
+    code = int(container["state"]["terminated"]["exitCode"])
+    # Nodes that work always have messages of the last minute, which are unknown.
+    return 0 if code == UNKNOWN else code
 
 
 def ask(path: str) -> bytes:
     """The answer of the API server."""
-    url = os.environ.get("KUBERNETES_API", API) + path
     token = (ACCOUNT / "token").read_text()
-    request = urllib.request.Request(url, headers={"Authorization": f"Bearer {token}"})  # noqa: S310
+    request = urllib.request.Request(API + path, headers={"Authorization": f"Bearer {token}"})  # noqa: S310
     trusted = ssl.create_default_context(cafile=ACCOUNT / "ca.crt")
     with urllib.request.urlopen(request, timeout=60, context=trusted) as answer:  # noqa: S310
         return bytes(answer.read())

@@ -270,8 +270,7 @@ class PushConsumer:
 
     def _on_read(self) -> None:
         self._touched.set()
-        if self._dispatch.on_read():
-            self._wakeup.set()
+        self._dispatch.on_read()
 
     async def _drain(self) -> None:
         with trio.move_on_after(self._stop_grace_s):

@@ -3,6 +3,7 @@
 Unknown fields are ignored, so that an older node can read what a newer one wrote.
 """
 
+from collections.abc import Callable
 from typing import Any, TypeVar
 
 import msgspec
@@ -10,6 +11,7 @@ from msgspec import Struct
 
 from hermes_actors.metadata.audit import BROKER
 from hermes_actors.metadata.creation import Creation
+from hermes_actors.metadata.keys import GROUP, OAUTH, SUBSCRIPTION, TOPIC
 from hermes_actors.model.group import Group
 from hermes_actors.model.oauth import OAuthProvider
 from hermes_actors.model.subscription import (
@@ -156,9 +158,41 @@ def decode_oauth(body: bytes) -> OAuthProvider:
     return decode_body(body, OAuthProvider)
 
 
+def with_unknown(kind: str, before: bytes, after: bytes) -> bytes:
+    """Return `after` with the fields of `before` that this version does not know. So a change by an
+    older node keeps what a newer one has set.
+    """
+    decode = _DECODERS.get(kind)
+    if decode is None:
+        return after
+    try:
+        known = msgspec.json.decode(msgspec.json.encode(decode(before)))
+    except UndecodableBody:
+        return after
+    raw, body = msgspec.json.decode(before), msgspec.json.decode(after)
+    _carry(raw, known, body)
+    return msgspec.json.encode(body)
+
+
+def _carry(raw: dict[str, Any], known: dict[str, Any], body: dict[str, Any]) -> None:
+    for name, value in raw.items():
+        if name not in known:
+            body.setdefault(name, value)
+        elif all(isinstance(each, dict) for each in (value, known[name], body.get(name))):
+            _carry(value, known[name], body[name])
+
+
 def decode_body(body: bytes, kind: type[T]) -> T:
     """Decode a value of that type. Raises UndecodableBody."""
     try:
         return msgspec.json.decode(body, type=kind)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise UndecodableBody(str(error)) from error
+
+
+_DECODERS: dict[str, Callable[[bytes], Any]] = {
+    GROUP: decode_group,
+    TOPIC: decode_topic,
+    SUBSCRIPTION: decode_subscription,
+    OAUTH: decode_oauth,
+}

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 import trio
 from msgspec import Struct
+from msgspec.structs import replace
 
 from hermes_actors.log.base import Log
 from hermes_actors.metadata.audit import (
@@ -14,9 +15,10 @@ from hermes_actors.metadata.audit import (
     log_overruled,
     present_author,
 )
+from hermes_actors.metadata.bodies import with_unknown
 from hermes_actors.metadata.catalog import Catalog, CatalogChange
 from hermes_actors.metadata.commands import METADATA_TOPIC, Accepted, Change, ChangeOutcome
-from hermes_actors.metadata.keys import topic_key
+from hermes_actors.metadata.keys import parse_key, topic_key
 from hermes_actors.metadata.pending import PendingChanges, record_of
 from hermes_actors.metadata.state import Folded, MetadataState, Register
 from hermes_actors.metadata.trail import Entry, Place, Trail
@@ -140,6 +142,9 @@ class Metadata:
         behind = self.behind
         if behind:
             return behind
+        group, _, name = topic.rpartition(".")
+        if unknown := self.catalog.undecodable.get(topic_key(TopicName(group, name))):
+            return f"this version cannot decode its settings, a newer one may: {unknown}"
         for standin in self.standins:
             live = standin.catalog.topics.get(topic)
             if live is None:
@@ -228,6 +233,9 @@ class Metadata:
         if command_id is None:
             command_id = self.ids.message_id()
         author, before = present_author() or self._broker, self.register(change.key)
+        if before is not None and before.body is not None and change.body is not None:
+            kind = parse_key(change.key).kind
+            change = replace(change, body=with_unknown(kind, before.body, change.body))
         outcome = await self._pending.change(
             change,
             command_id,

@@ -21,8 +21,6 @@ PACKAGES = {
     "etcd": "go.etcd.io/etcd/server/v3",
     "helm": "helm.sh/helm/v4/cmd/helm",
     "kube-apiserver": "k8s.io/kubernetes/cmd/kube-apiserver",
-    "kube-controller-manager": "k8s.io/kubernetes/cmd/kube-controller-manager",
-    "kube-scheduler": "k8s.io/kubernetes/cmd/kube-scheduler",
     "kubectl": "k8s.io/kubernetes/cmd/kubectl",
 }
 PROMETHEUS = "example/prometheus-operator-crd/monitoring.coreos.com"
@@ -49,9 +47,8 @@ BUILD_WITHIN_S = 3600
 
 @cache
 def program(name: str) -> Path:
-    """The program's path, built if necessary. An installed helm is taken; skips without Go."""
-    installed = shutil.which(name) if name == "helm" else None
-    if installed:
+    """The program's path: an installed one, or built if necessary. Skips without Go."""
+    if installed := shutil.which(name):
         return Path(installed)
     key = hashlib.sha256((HERE / "go.mod").read_bytes()).hexdigest()[:16]
     folder = cached() / key
@@ -88,7 +85,7 @@ def cached() -> Path:
 
 def _go(folder: Path, *arguments: str) -> str:
     if shutil.which("go") is None:
-        pytest.skip("neither helm nor go is on the PATH, so the chart cannot be rendered")
+        pytest.skip("no go on the PATH, which builds helm and Kubernetes' programs")
     done = subprocess.run(
         ["go", *arguments],
         cwd=folder,

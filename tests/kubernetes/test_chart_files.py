@@ -11,6 +11,7 @@ import pytest
 import yaml
 
 from hermes_actors.config import Config, load
+from hermes_actors.node.measures import tables
 from tests.kubernetes.chart import CHART, RELEASE, ROOT, VALUES, Refused, helm, of_kind, rendered
 from tests.kubernetes.programs import BUILD_WITHIN_S
 
@@ -133,3 +134,15 @@ def test_each_setting_reaches_the_node_as_it_was_written(tmp_path):
 def test_a_wrong_value_gets_an_error_that_names_its_place(values, change, place):
     with pytest.raises(Refused, match=re.escape(place)):
         helm("template", RELEASE, str(CHART), f"--values={VALUES[values]}", "--set", change)
+
+
+def test_the_scaling_of_consumers_asks_for_metrics_that_nodes_have():
+    (scaler,) = of_kind(rendered(EVERYTHING), "ScaledObject")
+    (query,) = (
+        each["metadata"]["query"]
+        for each in scaler["spec"]["triggers"]
+        if each["type"] == "prometheus"
+    )
+    names = set(re.findall(r"hermes_[a-z_]+", query))
+    assert len(names) == 5
+    assert {each for each in names if f"`{each}`" not in tables()} == set()

@@ -53,6 +53,10 @@ def rules_of_a_container(container: dict[str, Any], work: Workload) -> dict[str,
         "has a memory limit, and asks for CPU and memory": "memory" in limits
         and {"cpu", "memory"} <= requests.keys(),
         "has the three probes": not work.is_node or probes <= container.keys(),
+        "its probes ask a port that it opens": {
+            container[each]["httpGet"]["port"] for each in probes & container.keys()
+        }
+        <= work.ports.keys(),
         "mounts only volumes of its pod": mounts
         <= claims | {each["name"] for each in work.pod.get("volumes", [])},
         "has a versioned image": bool(re.search(r":[^/]*\d[^/]*$", container["image"])),

@@ -1,6 +1,6 @@
-"""Publishers of a datacentre whose Kafka is lost, on two real Kafkas: they do not notice.
+"""A datacentre whose Kafka is lost, for a while or with its data, on two real Kafkas.
 
-The same at full length, with exact figures: `hermes chaos dc-loss` and `hermes chaos blackout`.
+The same at full length, with exact figures: `hermes chaos dc-loss`, `blackout` and `rebuild`.
 """
 
 from pathlib import Path
@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import trio
 
-from hermes_chaos.live import blackout, dc_loss
+from hermes_chaos.live import blackout, dc_loss, rebuild
 from hermes_chaos.live.site import Site
 
 pytestmark = [
@@ -68,3 +68,19 @@ async def test_with_both_kafkas_dead_all_is_kept_and_stored_in_the_end(tmp_path:
         account.counted.get(name, 0)
         for name in ("spool_replay_failures", "topic_duplicated_message", "fallback_unknown_copies")
     )
+
+
+async def test_a_datacentre_that_lost_its_data_costs_what_waited_there_and_comes_back(
+    tmp_path: Path,
+) -> None:
+    lengths = rebuild.Lengths(rate_per_s=30, calm_s=2, lost_s=2, recovery_s=3)
+    site = Site(tmp_path, {**PATIENT, **rebuild.VARIABLES}, delivers=True)
+    await trio.to_thread.run_sync(site.__enter__)
+    try:
+        account = await rebuild.rebuild_a_datacentre(site, lengths)
+    finally:
+        site.__exit__(None, None, None)
+    say(account.report())
+    assert account.violations == []
+    assert account.missing == account.lost
+    assert any(subscriber == rebuild.HELD for subscriber, _ in account.lost)

@@ -28,6 +28,15 @@ def publish(port: int, number: int) -> int:
         connection.close()
 
 
+def ready(port: int) -> int:
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+    try:
+        connection.request("GET", "/readyz")
+        return connection.getresponse().status
+    finally:
+        connection.close()
+
+
 def test_what_was_answered_202_survives_kill_9_and_is_stored_and_delivered(
     start, shop, ports, tmp_path, make_kafka_cluster
 ):
@@ -95,4 +104,11 @@ def test_what_was_answered_202_survives_kill_9_and_is_stored_and_delivered(
     )
     stored = {int(number) for number in re.findall(r'"id": (\d+)', found.stdout)}
     assert stored == set(range(6)), found
+
+    # As in preStop: the node takes no new traffic before it is stopped.
+    assert ready(own[0]) == 200
+    drained = spool("drain", "--wait")
+    assert (drained.returncode, drained.stdout) == (0, "the spool is empty\n"), drained
+    wait_until(lambda: ready(own[0]) == 503, "a node that is not ready")
+    assert publish(own[0], 6) == 201
     assert node.terminate()[0] == 0

@@ -3,6 +3,7 @@
 import importlib.util
 import json
 import re
+import runpy
 import tomllib
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, HTTPServer
@@ -11,6 +12,8 @@ from threading import Thread
 
 import pytest
 import yaml
+from cyclonedx.schema import SchemaVersion
+from cyclonedx.validation.json import JsonStrictValidator
 
 from hermes_actors import config
 from hermes_local.compose import HEALTHCHECK, NODE_CONFIG, NODE_IMAGE, NODE_WORDS
@@ -40,8 +43,8 @@ class Stage:
         return tuple(json.loads(self.last(name) or "[]"))
 
 
-def stages() -> list[Stage]:
-    text = (DEPLOY / "Dockerfile").read_text()
+def stages(dockerfile: str = "Dockerfile") -> list[Stage]:
+    text = (DEPLOY / dockerfile).read_text()
     found: list[Stage] = []
     for name, argument in instructions(text):
         if name == "FROM":
@@ -78,13 +81,14 @@ def locked(path):
 # The image
 
 
-def test_every_file_that_the_image_copies_exists_and_is_let_into_the_build():
+@pytest.mark.parametrize("dockerfile", ["Dockerfile", "spark/Dockerfile"])
+def test_every_file_that_the_image_copies_exists_and_is_let_into_the_build(dockerfile):
     let_in = [
         line[1:]
         for line in (ROOT / ".dockerignore").read_text().splitlines()
         if line.startswith("!")
     ]
-    copied = [source for stage in stages() for source in stage.copied.values()]
+    copied = [source for stage in stages(dockerfile) for source in stage.copied.values()]
     assert len(copied) >= 8
     for source in copied:
         assert (ROOT / source).exists(), source
@@ -96,7 +100,7 @@ def test_the_image_runs_a_node_as_nobody_in_particular():
     uid, _, gid = image.last("USER").partition(":")
     assert int(uid) >= 10_000
     assert uid == gid
-    assert f"--uid {uid}" in " ".join(text for name, text in image.instructions if name == "RUN")
+    assert f"hermes:x:{uid}:{gid}:" in (DEPLOY / "Dockerfile").read_text()
     assert image.words("ENTRYPOINT") == ("hermes",)
     assert image.words("CMD") == ("node", "--config", "/etc/hermes/node.toml")
     assert image.last("STOPSIGNAL") == "SIGTERM"
@@ -125,10 +129,23 @@ def test_the_image_says_how_its_health_is_asked_and_holds_what_that_needs():
     assert "curl" not in (DEPLOY / "Dockerfile").read_text()
 
 
-def test_both_stages_are_of_one_base_so_that_the_environment_fits():
-    bases = {stage.base for stage in stages()}
-    assert len(bases) == 1
-    assert bases.pop().endswith("-slim")
+def test_the_image_has_no_system_and_its_environment_comes_from_one_stage():
+    build, runtime = stages()
+    assert build.base == "${PYTHON_IMAGE}"
+    assert runtime.base == "scratch"
+    assert not [text for name, text in runtime.instructions if name == "RUN"]
+
+
+def test_the_spark_image_runs_as_the_same_user_and_spark_s_words_reach_its_entry_point():
+    image = stages("spark/Dockerfile")[-1]
+    assert image.last("USER") == stages()[-1].last("USER")
+    assert image.copied[image.words("ENTRYPOINT")[-1]] == "deploy/spark/entrypoint.py"
+    assert image.copied["/opt/hermes/__main__.py"] == "spark/hermes_spark/__main__.py"
+
+
+def test_the_image_opens_the_ports_of_all_roles_and_of_grpc():
+    opened = set(stages()[-1].last("EXPOSE").split())
+    assert opened == {str(port) for port in (*PORTS.values(), config.Config().grpc.port)}
 
 
 def test_images_are_named_without_a_registry_and_with_a_version():
@@ -166,8 +183,42 @@ def test_each_direct_dependency_of_the_product_is_in_the_image():
 
 def test_the_label_tells_the_version_of_the_project():
     version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
-    assert f'image.version="{version}"' in stages()[-1].last("LABEL")
+    for dockerfile in ("Dockerfile", "spark/Dockerfile"):
+        assert f'image.version="{version}"' in stages(dockerfile)[-1].last("LABEL")
     assert all(f":-{version}}}" in node["image"] for node in NODES.values())
+
+
+# The bill of materials
+
+
+@pytest.fixture(scope="module")
+def bill():
+    return runpy.run_path(str(DEPLOY / "sbom.py"))["bill"]()
+
+
+def test_the_bill_of_materials_has_each_package_of_the_image_with_its_hashes(bill):
+    written = {each["purl"]: each["externalReferences"][0]["hashes"] for each in bill["components"]}
+    text = (DEPLOY / "requirements.lock").read_text()
+    wanted = {}
+    for entry in re.split(r"\n(?=\S)", text.strip()):
+        name, version = re.match(r"(\S+)==(\S+)", entry).groups()
+        if "'win32'" not in entry:
+            wanted[f"pkg:pypi/{name}@{version}"] = re.findall(r"sha256:(\w+)", entry)
+    assert {ref: [each["content"] for each in hashes] for ref, hashes in written.items()} == wanted
+
+
+def test_the_bill_of_materials_is_valid_and_names_no_host(bill):
+    text = json.dumps(bill)
+    assert JsonStrictValidator(SchemaVersion.V1_6).validate_str(text) is None
+    assert re.findall(r"https?://[^\"]+", text) == [bill["$schema"]]
+    refs = {each["bom-ref"] for each in [bill["metadata"]["component"], *bill["components"]]}
+    assert {each["ref"] for each in bill["dependencies"]} == refs
+    reached, new = set(), {bill["metadata"]["component"]["bom-ref"]}
+    graph = {each["ref"]: set(each["dependsOn"]) for each in bill["dependencies"]}
+    while new:
+        reached |= new
+        new = set().union(*(graph[each] for each in new)) - reached
+    assert reached == refs, "a package that nothing needs"
 
 
 # The health check

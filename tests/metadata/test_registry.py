@@ -7,7 +7,7 @@ import trio.testing
 
 from hermes_actors.errors import Refused, StartupError, Unavailable
 from hermes_actors.log.memory import MemoryLog
-from hermes_actors.metadata.bodies import group_body, topic_body
+from hermes_actors.metadata.bodies import group_body, subscription_body, topic_body
 from hermes_actors.metadata.catalog import GroupChanged, OtherChanged, TopicChanged
 from hermes_actors.metadata.commands import (
     NOTHING_SEEN,
@@ -22,10 +22,10 @@ from hermes_actors.metadata.commands import (
     encode,
     put,
 )
-from hermes_actors.metadata.keys import group_key, topic_key, topics_below
+from hermes_actors.metadata.keys import group_key, subscription_key, topic_key, topics_below
 from hermes_actors.metadata.registry import OutcomeUnknown
 from hermes_actors.model.group import Group
-from hermes_actors.model.names import TopicName
+from hermes_actors.model.names import SubscriptionName, TopicName
 from hermes_actors.model.record import Record
 from hermes_actors.model.topic import Ack
 
@@ -405,3 +405,49 @@ async def test_what_another_datacentre_holds_beside_is_compared_a_thousand_at_a_
             await own.log.append(own.metadata.topic, 0, records, Ack.ALL)
             await trio.sleep(1)
             assert own.metadata.behind == ""
+
+
+async def test_a_change_by_this_version_keeps_the_fields_that_a_newer_one_has_stored(
+    autojump_clock, open_site, topic
+):
+    key, old = topic_key(TopicName("shop", "orders")), topic("shop.orders")
+    owner = {"source": "Plaintext", "id": "team", "pager": "p1"}
+    newer = msgspec.to_builtins(old) | {"owner": owner, "tiered": {"after": 3}}
+    async with open_site() as site:
+        await site.metadata.change(put(key, msgspec.json.encode(newer)))
+        changed = msgspec.structs.replace(old, description="new")
+        await site.metadata.change(put(key, topic_body(changed)))
+        assert site.metadata.catalog.topics["shop.orders"].topic.description == "new"
+        kept = msgspec.json.decode(site.metadata.register(key).body)
+        assert (kept["description"], kept["tiered"]) == ("new", {"after": 3})
+        assert kept["owner"]["pager"] == "p1"
+
+
+async def test_a_part_that_is_taken_away_takes_its_unknown_fields_with_it(
+    autojump_clock, open_site, topic, subscription
+):
+    name = SubscriptionName.parse("shop.orders$push")
+    key, plain = subscription_key(name), subscription("shop.orders", "push")
+    body = msgspec.json.decode(subscription_body(plain, 0))
+    newer = body | {"suspended": {"atMs": 1, "ticket": "t1"}, "labelled": True}
+    async with open_site() as site:
+        await site.metadata.change(put(topic_key(name.topic), topic_body(topic("shop.orders"))))
+        await site.metadata.change(put(key, msgspec.json.encode(newer)))
+        await site.metadata.change(put(key, subscription_body(plain, 0)))
+        assert site.metadata.catalog.subscriptions[str(name)].suspension is None
+        kept = msgspec.json.decode(site.metadata.register(key).body)
+        assert "suspended" not in kept
+        assert kept["labelled"] is True
+
+
+async def test_a_topic_of_a_newer_version_may_exist_although_it_cannot_be_decoded(
+    autojump_clock, open_site, topic
+):
+    """A publisher gives up after a 404, and tries a node of the newer version after a 503."""
+    newer = msgspec.to_builtins(topic("shop.orders")) | {"ack": "QUORUM"}
+    async with open_site() as site:
+        body = msgspec.json.encode(newer)
+        await site.metadata.change(put(topic_key(TopicName("shop", "orders")), body))
+        assert "newer" in site.metadata.doubt_about("shop.orders")
+        assert site.metadata.doubt_about("shop.others") == ""
+        assert site.metadata.doubt_about("no name") == ""

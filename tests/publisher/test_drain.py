@@ -81,6 +81,17 @@ async def test_answers_of_a_frontend_that_leaves_close_their_connections(
         assert await told("shop.orders") == closed
 
 
+async def test_the_wait_for_load_balancers_begins_with_the_announcement(
+    open_world, autojump_clock
+) -> None:
+    async with open_world(graceful_shutdown_initial_wait_ms=10_000) as world:
+        world.frontend.drain.announce()
+        await trio.sleep(7)
+        began_s = trio.current_time()
+        assert await world.frontend.drain.run()
+        assert 3 <= trio.current_time() - began_s < 3.1
+
+
 async def test_what_is_under_way_is_waited_for(open_world, autojump_clock) -> None:
     async with open_world(
         graceful_shutdown_initial_wait_ms=0, idle_timeout_ms=300, long_idle_timeout_ms=300

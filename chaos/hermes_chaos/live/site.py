@@ -6,6 +6,7 @@ All methods block; call them in a thread if a load runs at the same time.
 import contextlib
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -49,6 +50,8 @@ class NodeProcess:
             "HERMES_CONSUMERS_ENDPOINTS_ALLOW_LOOPBACK": "true",
             **variables,
         }
+        self.source: Path | None = None
+        """The checkout whose code its next start runs; None: the code that this process runs."""
         self._process: subprocess.Popen[str] | None = None
 
     @property
@@ -80,6 +83,7 @@ class NodeProcess:
                 stdout=subprocess.PIPE,
                 stderr=log,
                 text=True,
+                cwd=self.source,
                 env={**os.environ, **self._variables},
             )
 
@@ -152,7 +156,8 @@ class Site:
 
     `first` and `other` have management. `more` nodes are given as (datacentre, name, roles). A
     proxy in front of dc1's Kafka can slow it down. `variables` are HERMES_… variables for every
-    node. As a context manager it starts and ends everything.
+    node; with `delivers` those three are consumers, too. As a context manager it starts and ends
+    everything.
     """
 
     def __init__(
@@ -162,8 +167,10 @@ class Site:
         *,
         heap_mb: int = 384,
         more: Sequence[tuple[str, str, str]] = (),
+        delivers: bool = False,
     ) -> None:
         self.folder = folder
+        self._delivers = delivers
         self._stack = ExitStack()
         self._variables = dict(variables)
         self._heap_mb = heap_mb
@@ -200,9 +207,11 @@ class Site:
             for node in self.nodes:
                 stack.callback(node.kill)
                 node.begin()
-            self.add(*self._wanted)
             for node in self.nodes:
                 node.wait_ready()
+            # Two cores start two processes fastest.
+            for first in range(0, len(self._wanted), 2):
+                self.add(*self._wanted[first : first + 2])
             self._stack = stack.pop_all()
         return self
 
@@ -271,6 +280,15 @@ class Site:
         """Start killed brokers, and wait until they serve."""
         self.at_once(*(self.kafka[dc].start for dc in dcs))
 
+    def lose_dc2(self) -> None:
+        """Kill all of dc2 with SIGKILL, and delete its Kafka's data and its node's files."""
+        self.other.kill()
+        self.kill_kafka("dc2")
+        broker = self.kafka["dc2"].brokers[0]
+        for folder in (broker.folder, self.folder / "spools" / f"dc2.{self.other.name}"):
+            shutil.rmtree(folder)
+        broker.folder.mkdir()
+
     def slow_kafka(self, delay_s: float) -> None:
         """Delay the answers of dc1's Kafka by this much from now on."""
         self._proxy.do(lambda: setattr(self._link.answers, "latency_s", delay_s))
@@ -288,7 +306,7 @@ class Site:
             self.folder,
             {
                 "HERMES_DC": dc,
-                "HERMES_ROLES": roles,
+                "HERMES_ROLES": f"{roles},consumers" if self._delivers else roles,
                 "HERMES_MANAGEMENT_TOPIC_PARTITIONS": "4",
                 "HERMES_LOG_DIRECTORY": str(self.folder / name),
                 "HERMES_SPOOL_DIRECTORY": str(self.folder / "spools"),

@@ -45,14 +45,14 @@ _COLUMNS = ("Topic", "Messages", "Bytes", "Oldest")
 def status(config: ConfigOption = None, output: OutputOption = Output.TABLE) -> None:
     """Show the messages in a node's spool, whether the node runs or not. Changes nothing.
 
-    Exit code 1 if messages are damaged.
+    Exit code 1 if messages are damaged, or only a newer version can send them.
     """
     content = read_spool(_existing_folder(configuration.load(config, os.environ)))
     if output is Output.JSON:
         write_json(msgspec.json.encode(content))
     else:
         _show(content, SystemClock().now_ms())
-    if content.damaged:
+    if content.damaged or content.unknown:
         raise typer.Exit(EXIT_FAILED)
 
 
@@ -126,3 +126,5 @@ def _show(content: SpoolContent, now_ms: int) -> None:
         say(f"set aside: {count} {reason}; see {content.folder}/{SET_ASIDE}")
     if content.damaged:
         say(f"damaged: {counted(content.damaged, 'place')}; at least one message is lost at each")
+    if content.unknown:
+        say(f"kept: {counted(content.unknown, 'message')} of a newer version, which must send them")

@@ -87,9 +87,10 @@ class BatchDispatch(Dispatching[Batch]):
 
     # Sending.
 
-    def on_read(self) -> bool:
-        """Note that messages have been read; True if the open batch can take some."""
-        return self._assembly.can_fill
+    def on_read(self) -> None:
+        """Wake the loop if the open batch can take messages."""
+        if self._assembly.can_fill:
+            self._around.wake()
 
     def _fill(self, now_s: float) -> int:
         assembly = self._assembly
@@ -139,6 +140,7 @@ class BatchDispatch(Dispatching[Batch]):
         self._transitions.answered(batch.deliveries, outcome, now_s - batch.sent_s)
         if outcome.is_success:
             self._settle(batch)
+            self._last_success_s = now_s
         else:
             self._on_failure(batch, outcome, now_s)
         self._note_landed()
@@ -148,7 +150,6 @@ class BatchDispatch(Dispatching[Batch]):
         batch.settled()
         self._assembly.remove(batch)
         self._transitions.settled(batch.deliveries, Settlement.DELIVERED)
-        self.last_success_ms = self._clock.now_ms()
         self._around.note_settled()
 
     def _age_ms(self, batch: Batch, now_s: float) -> float:

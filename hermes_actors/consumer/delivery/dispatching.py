@@ -114,7 +114,7 @@ class Dispatching(Generic[T]):
         self.last_undelivered: LastUndelivered | None = None
         self.last_failure: SendOutcome | None = None
         self.last_failure_ms = 0
-        self.last_success_ms = 0
+        self._last_success_s: float | None = None
         self.last_attempts = 0
         self.taken = self.taken_bytes = 0
 
@@ -165,6 +165,14 @@ class Dispatching(Generic[T]):
         """How many fresh messages to read ahead."""
 
     @property
+    def last_success_ms(self) -> int:
+        """When an attempt last succeeded, by the wall clock; 0 if none has."""
+        if self._last_success_s is None:
+            return 0
+        ago_s = self._clock.monotonic_s() - self._last_success_s
+        return self._clock.now_ms() - round(1_000 * ago_s)
+
+    @property
     def reasons(self) -> tuple[Reason, ...]:
         """What limits the sending rate now."""
         if not self._is_lease_open():
@@ -184,8 +192,10 @@ class Dispatching(Generic[T]):
     # Sending.
 
     @abstractmethod
-    def on_read(self) -> bool:
-        """Note that messages have been read; True if there may be something to send."""
+    def on_read(self) -> None:
+        """Send of the messages that have been read what may be sent now, or wake the sending
+        loop.
+        """
 
     def fill(self, now_s: float) -> int:
         """Attempt what may be attempted now. FILL_MAX if there may be more to do at once."""

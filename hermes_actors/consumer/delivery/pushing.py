@@ -32,6 +32,7 @@ from hermes_actors.consumer.senders.sender import (
 )
 from hermes_actors.errors import Refused
 from hermes_actors.metadata.catalog import LiveSubscription
+from hermes_actors.model.message import Message
 from hermes_actors.model.subscription import BatchPolicy, DeliveryMode, SerialPolicy
 
 _logger = logging.getLogger(__name__)
@@ -240,8 +241,9 @@ class Pushing:
             batch_lines += head.trace_lines(what.deliveries[0].trace)
             lines = head.lines(batch_lines, what.attempts)
         else:
-            lines = self._lines(what, authorization)
-            push_id, body = what.first.id, what.first.body
+            message = what.first
+            push_id, body = message.id, message.body
+            lines = self._lines(what, message, authorization)
         if self._signer is not None:
             lines += self._signer.sign(push_id, self._clock.now_ms() // 1_000, body)
         self.sender.send(
@@ -249,8 +251,8 @@ class Pushing:
             done,
         )
 
-    def _lines(self, delivery: Delivery, authorization: str) -> bytes:
-        message, head = delivery.first, self._head
+    def _lines(self, delivery: Delivery, message: Message, authorization: str) -> bytes:
+        head = self._head
         if message.is_tombstone:
             head = self._head_with(authorization, "")
         elif message.written_with is not None:

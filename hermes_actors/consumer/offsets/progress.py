@@ -213,11 +213,15 @@ class TopicProgress:
         if asked is None:
             assert body.time_ms is not None, "nothing is moved without positions and time"
             asked = await self._log.positions(self._topic, body.time_ms)
+        # A log that was lost and made again has new records below the offsets meant.
+        since_ms = self._seek.number + self._skew_ms
+        newer = await self._log.positions(self._topic, since_ms)
         targets = {}
         for partition in partitions:
             start = starts[partition]
             # A partition added later has nothing older than the retransmission.
             target = asked.get(partition, start)
+            target = min(target, newer.get(partition, target))
             if target < start:
                 _logger.warning(
                     "%s %s/%d: a retransmission asks for offset %d; the log begins at %d, and so "

@@ -245,9 +245,10 @@ class PullDispatch(SerialDispatch):
 
     # For the actor.
 
-    def on_read(self) -> bool:
-        """Note that messages have been read; True if a pull waits for them."""
-        return bool(self._calls)
+    def on_read(self) -> None:
+        """Wake the loop if a pull waits for messages."""
+        if self._calls:
+            self._around.wake()
 
     def _fill(self, now_s: float) -> int:
         """End what is overdue, and call a waiting pull if there is something for it."""

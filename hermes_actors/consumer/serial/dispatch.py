@@ -61,9 +61,10 @@ class SerialDispatch(Dispatching[Delivery]):
 
     # Sending.
 
-    def on_read(self) -> bool:
-        """Note that messages have been read; True if there is room to send one."""
-        return self._queue.inflight < self._queue.window
+    def on_read(self) -> None:
+        """Send at once if there is room: it saves a message the way over the sending loop."""
+        if self._queue.inflight < self._queue.window:
+            self._refill()
 
     def _fill(self, now_s: float) -> int:
         queue, limit, control = self._queue, self._limit, self._control
@@ -125,12 +126,12 @@ class SerialDispatch(Dispatching[Delivery]):
         return 0.0 if taken_up_s is None else (now_s - taken_up_s) * 1_000
 
     def _refill(self) -> None:
-        """Use the room that answers made; wake the actor only if its alarm must be earlier."""
+        """Use the room that there is; wake the actor only if its alarm must be earlier."""
         self._is_refill_due = False
         now_s, queue = self._monotonic_s(), self._queue
         try:
             looked_at = self.fill(now_s)
-        # The sender calls this.
+        # The sender calls this, too.
         except Exception as error:  # noqa: BLE001
             self._fail(error)
             return
@@ -209,7 +210,7 @@ class SerialDispatch(Dispatching[Delivery]):
             delivery.settled()
             self._queue.remove(delivery)
             transitions.settled((delivery,), Settlement.DELIVERED)
-            self.last_success_ms = self._clock.now_ms()
+            self._last_success_s = now_s
             if not is_single:
                 self._learn(delivery, outcome, now_s)
             else:

@@ -38,12 +38,13 @@ class Scanned(Struct):
     """The result of reading a segment.
 
     `waiting` has (offset, length, entry without its body) of entries that are not done. `damaged`
-    counts unreadable places. The bytes from `end` on are no entries: a torn write, or a damaged
-    rest.
+    counts unreadable places, `unknown` undamaged entries that only a newer version can decode. The
+    bytes from `end` on are no entries: a torn write, or a damaged rest.
     """
 
     waiting: list[tuple[int, int, SpoolEntry]] = field(default_factory=list)
     damaged: int = 0
+    unknown: int = 0
     end: int = 0
 
 
@@ -59,14 +60,11 @@ def encode_entry(entry: SpoolEntry) -> bytes:
 
 
 def decode_entry(data: bytes) -> SpoolEntry | None:
-    """Decode an entry; None if it is damaged."""
-    if _length_at(data, 0) != len(data):
-        return None
-    message = memoryview(data)[_HEAD.size :]
-    if zlib.crc32(message) != _HEAD.unpack_from(data)[2]:
+    """Decode an entry; None if it is damaged, or of a newer version."""
+    if not _is_whole(data):
         return None
     try:
-        return _decoder.decode(message)
+        return _decoder.decode(memoryview(data)[_HEAD.size :])
     except (msgspec.DecodeError, UnicodeDecodeError):
         return None
 
@@ -78,7 +76,9 @@ def scan(data: bytes) -> Scanned:
     while (length := _length_at(data, at)) and at + length <= len(data):
         if data[at : at + 1] != DONE:
             entry = decode_entry(data[at : at + length])
-            if entry is None:
+            if entry is None and _is_whole(data[at : at + length]):
+                found.unknown += 1
+            elif entry is None:
                 found.damaged += 1
             else:
                 message = replace(entry.message, body=b"")
@@ -101,6 +101,13 @@ def set_aside_line(reason: str, at_ms: int, entry: SpoolEntry) -> bytes:
         "message": entry.message,
     }
     return msgspec.json.encode(line) + b"\n"
+
+
+def _is_whole(data: bytes) -> bool:
+    """True if this is one entry, as it was written."""
+    if _length_at(data, 0) != len(data):
+        return False
+    return zlib.crc32(memoryview(data)[_HEAD.size :]) == _HEAD.unpack_from(data)[2]
 
 
 def _length_at(data: bytes, at: int) -> int:

@@ -24,7 +24,7 @@ class TopicSpooled(Struct, rename="camel"):
 class SpoolContent(Struct, rename="camel"):
     """The content of a folder. `pid` is the process that uses it; empty string if none does.
     `set_aside` counts messages by reason; `damaged` counts unreadable places, each of at least one
-    message.
+    message; `unknown` counts messages that only a newer version can send.
     """
 
     folder: str
@@ -36,15 +36,17 @@ class SpoolContent(Struct, rename="camel"):
     topics: list[TopicSpooled]
     set_aside: dict[str, int]
     damaged: int
+    unknown: int = 0
 
 
 def read_spool(folder: Path) -> SpoolContent:
     """Return the entries of this folder; none if it does not exist. Raises OSError."""
     disk = SpoolDisk(folder, None)
     topics: dict[str, TopicSpooled] = {}
-    damaged = 0
+    damaged = unknown = 0
     for _segment, scanned in read_segments(disk):
         damaged += scanned.damaged
+        unknown += scanned.unknown
         for _at, size_bytes, entry in scanned.waiting:
             new = TopicSpooled(entry.topic, 0, 0, entry.spooled_at_ms)
             spooled = topics.setdefault(entry.topic, new)
@@ -62,6 +64,7 @@ def read_spool(folder: Path) -> SpoolContent:
         topics=listed,
         set_aside=_count_set_aside(folder),
         damaged=damaged,
+        unknown=unknown,
     )
 
 

@@ -117,7 +117,14 @@ class SegmentStore:
         self._segments = [segment for segment, _scanned in read]
         entries = []
         for segment, scanned in read:
-            segment.waiting = len(scanned.waiting)
+            # A segment with entries of a newer version stays for that version.
+            segment.waiting = len(scanned.waiting) + scanned.unknown
+            if scanned.unknown:
+                _logger.error(
+                    "spool: %d messages in %s are of a newer version, which must send them",
+                    scanned.unknown,
+                    segment.name,
+                )
             entries += [(Place(segment, at, size), entry) for at, size, entry in scanned.waiting]
             if rest := segment.size_bytes - scanned.end:
                 _logger.warning(

@@ -94,7 +94,7 @@ async def test_a_retransmission_takes_waiting_messages_out_of_their_batch(
         assert sorted(batches.sent[0]) == [1, 2, 11, 12]
         is_well = True
         live = batches.live(stamp=2, policy=policy)
-        seek = Seek(1, SeekBody(7, 0, positions={"dc1": {0: 2}}))
+        seek = Seek(world.clock.now_ms(), SeekBody(7, 0, positions={"dc1": {0: 2}}))
         consumer.ref.tell(msgspec.structs.replace(live, seek=seek))
         await trio.sleep(3)
         assert consumer.status().positions == {0: 2, 1: 2, 2: 0}
@@ -131,7 +131,7 @@ async def test_a_late_410_does_not_keep_what_a_retransmission_has_taken_elsewher
         assert sorted(batches.sent[0]) == [1, 2, 11, 12]
         world.sender.script = lambda _push: OK
         live = batches.live(stamp=2, policy=policy)
-        seek = Seek(1, SeekBody(7, 0, positions={"dc1": {0: 2}}))
+        seek = Seek(world.clock.now_ms(), SeekBody(7, 0, positions={"dc1": {0: 2}}))
         consumer.ref.tell(msgspec.structs.replace(live, seek=seek))
         await trio.sleep(5)
         assert consumer.status().positions == {0: 2, 1: 2, 2: 0}

@@ -4,11 +4,13 @@ import pytest
 import trio
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from hermes_actors.consumer.offsets.partition import PartitionOffsets, Trail
 from hermes_actors.consumer.senders.sender import SendOutcome
 from hermes_actors.log.base import EARLIEST, Commit, LogUnavailable, TopicSettings
 from hermes_actors.log.commits import CommitOwner, decode, encode
+from hermes_actors.metadata.seek import Seek, SeekBody
 from hermes_actors.model.record import StoredRecord
 from hermes_chaos.sim.environment.clock import EPOCH_MS
 
@@ -432,3 +434,20 @@ class Held:
         if self._at >= len(self._records):
             raise LogUnavailable("a reader would wait here")
         return [self._records[self._at]]
+
+
+@pytest.mark.parametrize("kept", [0, 3, 10])
+@pytest.mark.parametrize("new", [0, 5, 20])
+async def test_a_retransmission_that_is_older_than_the_log_hides_nothing_that_came_instead(
+    world, autojump_clock, kept, new
+):
+    """As in a datacentre that was rebuilt: its metadata came back, its log and commits did not."""
+    await world.publish(*bodies(0, 10))
+    seek = Seek(world.clock.now_ms(), SeekBody(7, 0, {"dc1": {0: 10}}))
+    partition_of(world).cut(kept)
+    await trio.sleep(60)
+    await world.publish(*bodies(100, 100 + new))
+    async with world.consuming(replace(world.live(), seek=seek)):
+        await world.publish(*bodies(200, 205))
+        await trio.sleep(10)
+    assert world.sender.bodies == bodies(100, 100 + new) + bodies(200, 205)

@@ -14,7 +14,9 @@ from hermes_actors.log.commits import decode
 from hermes_actors.metadata.seek import Seek, SeekBody
 from hermes_actors.model.names import SubscriptionName
 from hermes_actors.status.lag import Reached
+from hermes_chaos.sim.environment.clock import EPOCH_MS
 
+LATER_MS = EPOCH_MS + 86_400_000
 PUSH = "shop.orders$push"
 GROUP = "shop_orders_push"
 HOUR_S = 3_600
@@ -27,7 +29,7 @@ def here(world):
 
 def sought(live, number, positions=None, time_ms=None):
     at = {} if positions is None else {"dc1": positions}
-    return msgspec.structs.replace(live, seek=Seek(number, SeekBody(7, 0, at, time_ms)))
+    return msgspec.structs.replace(live, seek=Seek(LATER_MS + number, SeekBody(7, 0, at, time_ms)))
 
 
 @asynccontextmanager
@@ -84,7 +86,7 @@ async def test_the_group_of_a_subscription_that_was_never_consumed_here_is_left_
         resting.keep(sought(live, 100, {0: 1}), world.topic, Owned())
         await trio.sleep(1)
         commit = await world.committed()
-        assert (commit.position, decode(commit).ownership.seek) == (1, 100)
+        assert (commit.position, decode(commit).ownership.seek) == (1, LATER_MS + 100)
 
 
 async def test_one_whose_log_does_not_answer_holds_up_no_other(world, autojump_clock):
@@ -119,7 +121,7 @@ async def test_a_seek_of_a_suspended_subscription_is_committed_at_once(world, au
         resting.keep(live, world.topic, Owned())
         await trio.testing.wait_all_tasks_blocked()
         commit = await world.committed()
-        assert (commit.position, decode(commit).ownership.seek) == (1, 100)
+        assert (commit.position, decode(commit).ownership.seek) == (1, LATER_MS + 100)
         # A commit of who consumed it until now that lands late does not stand.
         await world.log.commit(GROUP, world.topic, {0: Commit(3, "h1:0:7:0:0:")})
         await trio.sleep(20)

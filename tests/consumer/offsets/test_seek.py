@@ -10,14 +10,17 @@ from hermes_actors.consumer.senders.sender import SendOutcome
 from hermes_actors.log.base import Commit, OffsetOutOfRange, TopicSettings
 from hermes_actors.log.commits import CommitOwner, decode, encode
 from hermes_actors.metadata.seek import Seek, SeekBody
+from hermes_chaos.sim.environment.clock import EPOCH_MS
 
+LATER_MS = EPOCH_MS + 86_400_000
+"""Retransmissions are requested after the records that they skip were stored."""
 OK = SendOutcome(200)
 BUSY = SendOutcome(503)
 
 
 def seek_to(number, positions=None, *, time_ms=None, dc="dc1"):
     at = {} if positions is None else {dc: positions}
-    return Seek(number, SeekBody(7, 0, at, time_ms))
+    return Seek(LATER_MS + number, SeekBody(7, 0, at, time_ms))
 
 
 def sought(live, seek):
@@ -37,7 +40,7 @@ async def test_a_running_consumer_goes_back_and_delivers_again(world, autojump_c
         await trio.sleep(3)
         assert world.sender.bodies == numbers(0, 10) + numbers(4, 10)
     commit = await world.committed()
-    assert (commit.position, decode(commit).ownership.seek) == (10, 100)
+    assert (commit.position, decode(commit).ownership.seek) == (10, LATER_MS + 100)
 
 
 async def test_a_seek_to_the_end_drops_what_was_read_and_what_waits_for_a_retry(
@@ -101,7 +104,7 @@ async def test_a_seek_is_committed_at_once_and_not_with_the_next_message(world, 
         consumer.ref.tell(sought(live, seek_to(100, {0: 5})))
         await trio.testing.wait_all_tasks_blocked()
         commit = await world.committed()
-        assert (commit.position, decode(commit).ownership.seek) == (5, 100)
+        assert (commit.position, decode(commit).ownership.seek) == (5, LATER_MS + 100)
 
 
 async def test_a_crash_between_seek_and_commit_does_not_lose_the_seek(world, autojump_clock):
@@ -129,7 +132,7 @@ async def test_a_late_commit_of_a_former_owner_is_committed_over(world, autojump
         await world.log.commit("shop_orders_push", "shop.orders", {0: late})
         await trio.sleep(13)
         commit = await world.committed()
-        assert (commit.position, decode(commit).ownership.seek) == (0, 100)
+        assert (commit.position, decode(commit).ownership.seek) == (0, LATER_MS + 100)
 
 
 async def test_only_the_partitions_that_a_seek_names_are_moved(make_world, autojump_clock):
@@ -144,7 +147,7 @@ async def test_only_the_partitions_that_a_seek_names_are_moved(make_world, autoj
         await trio.sleep(2)
         assert world.sender.bodies[8:] == numbers(12, 14)
         seeks = [decode(await world.committed(each)).ownership.seek for each in (0, 1)]
-        assert seeks == [100, 100]
+        assert seeks == [LATER_MS + 100] * 2
     async with world.consuming(sought(live, seek_to(200, {1: 4}))):
         await trio.sleep(2)
     assert len(world.sender.pushes) == 10

@@ -183,7 +183,7 @@ async def test_a_retransmission_takes_a_partition_past_a_message_that_waits_for_
     async with scene.consuming() as consumer:
         await trio.sleep(2)
         await scene.publish(avro(PLAIN, n=2), 1, 11)
-        seek = Seek(1, SeekBody(7, 0, positions={"dc1": {0: 1}}))
+        seek = Seek(scene.world.clock.now_ms(), SeekBody(7, 0, positions={"dc1": {0: 1}}))
         consumer.ref.tell(msgspec.structs.replace(scene.live(), seek=seek, stamp=2))
         await trio.sleep(3)
         assert scene.bodies == [b'{"n":2}']

@@ -11,11 +11,13 @@ import pytest
 import trio
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from hermes_actors.errors import StartupError
 from hermes_actors.fallback.spool.disk import SpoolDisk, open_folder
 from hermes_actors.fallback.spool.format import encode_entry
 from hermes_actors.fallback.spool.opening import open_segment_store
+from hermes_actors.fallback.spool.reading import read_spool
 from hermes_actors.fallback.spool.store import SpoolUnavailable
 from hermes_chaos.sim.environment.disk import SimulatedDisk
 
@@ -116,6 +118,21 @@ async def test_a_segment_that_somebody_deletes_is_no_place_for_more(tmp_path, en
         (other,) = await store.append([encode_entry(entry(b"3"))])
         found = await store.read([place, other])
         assert [each and each.message.body for each in found] == [None, b"3"]
+
+
+async def test_a_message_that_only_a_newer_version_can_decode_stays_for_it(tmp_path, entry):
+    """A node of an older version was put back before the spool was empty."""
+    newer = encode_entry(replace(entry(b"2"), ack="QUORUM"))
+    async with open_segment_store(tmp_path, MIB) as store:
+        await store.load()
+        await store.append([encode_entry(entry(b"1")), newer])
+    async with open_segment_store(tmp_path, MIB) as store:
+        ((place, known),), damaged = await store.load()
+        assert (known.message.id, damaged) == (entry(b"1").message.id, 0)
+        store.settle(place)
+        await store.tidy(at_end=True)
+    content = read_spool(tmp_path)
+    assert (content.entries, content.unknown, content.damaged) == (0, 1, 0)
 
 
 async def load(folder: Path) -> list[int]:

@@ -72,7 +72,8 @@ class ConnectionPool:
         while self.idle:
             connection = self.idle.pop()
             if connection.is_usable():
-                self._start(connection, request, now_s)
+                self.busy[connection] = None
+                connection.start(request, now_s)
                 return True
             connection.close()
         if len(self.waiting) >= self.limits.waiting_max:
@@ -295,10 +296,6 @@ class ConnectionPool:
 
     # Connections.
 
-    def _start(self, connection: PooledConnection, request: PushRequest, now_s: float) -> None:
-        self.busy[connection] = None
-        connection.start(request, now_s)
-
     def _free(self, connection: PooledConnection) -> None:
         """Use a free connection: for a push of this subscription, or of another."""
         needs = bool(self.waiting)
@@ -312,7 +309,8 @@ class ConnectionPool:
         request = self._pop_waiting()
         if request is not None:
             self._note_deadline(request, now_s)
-            self._start(connection, request, now_s)
+            self.busy[connection] = None
+            connection.start(request, now_s)
         else:
             self._keep_idle(connection, now_s)
 
