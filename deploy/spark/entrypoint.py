@@ -14,8 +14,9 @@ import string
 import subprocess
 import sys
 import time  # noqa: TID251 -- outside of the product
+import urllib.error
 import urllib.request
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 SPARK = Path(os.environ["SPARK_HOME"])
@@ -24,8 +25,8 @@ JARS = Path(os.environ["HERMES_SPARK_JARS"])
 MAIN = "local:///opt/hermes/__main__.py"
 ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 API = "https://kubernetes.default.svc"
-UNKNOWN = 3
-"""Exit code of `hermes spark reconcile` when nothing is known to be lost."""
+UNREAD, UNKNOWN = 2, 3
+"""Exit codes of `hermes spark reconcile`: no result; nothing is known to be lost."""
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -48,7 +49,7 @@ def run(command: list[str]) -> None:
     os.execvp(command[0], command)  # noqa: S606 -- the container's own command
 
 
-def executor(environment: os._Environ[str]) -> list[str]:
+def executor(environment: Mapping[str, str]) -> list[str]:
     """The command of an executor, from the variables that Spark sets."""
     options = sorted(
         (name for name in environment if name.startswith("SPARK_JAVA_OPT_")),
@@ -101,12 +102,20 @@ def submit(job: Sequence[str]) -> int:
         *(word for each in settings for word in ("--conf", each)),
         *(MAIN, *job, "--output", str(reports / time.strftime("%Y-%m-%dT%H%M", time.gmtime()))),
     ]
-    if code := subprocess.run(command, check=False).returncode:  # noqa: S603 -- ours
-        return code
+    if subprocess.run(command, check=False).returncode:  # noqa: S603 -- ours
+        return UNREAD
     path = f"/api/v1/namespaces/{(ACCOUNT / 'namespace').read_text()}/pods/{pod}"
-    print(ask(f"{path}/log?container=hermes").decode(errors="replace"))  # noqa: T201 -- the job's log
-    [container] = json.loads(ask(path))["status"]["containerStatuses"]
-    code = int(container["state"]["terminated"]["exitCode"])
+    try:
+        log = ask(f"{path}/log?container=hermes").decode(errors="replace")
+    except urllib.error.HTTPError as error:
+        log = f"the driver's log cannot be read: {error}"
+    print(log)  # noqa: T201 -- the job's log
+    status = json.loads(ask(path))["status"]
+    ended = [each["state"].get("terminated") for each in status.get("containerStatuses", [])]
+    if not any(ended):
+        print(f"the driver did not end by itself: {status.get('reason') or status['phase']}")  # noqa: T201
+        return UNREAD
+    code = int(ended[0]["exitCode"])
     # Nodes that work always have messages of the last minute, which are unknown.
     return 0 if code == UNKNOWN else code
 
