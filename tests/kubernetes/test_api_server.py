@@ -66,12 +66,12 @@ def arguments(values: str) -> tuple[str, ...]:
 
 @pytest.mark.parametrize("values", VALUES)
 def test_each_values_file_is_applied_and_installed_and_its_pods_are_restricted(server, values):
-    space = Space(server, f"install-{VALUES[values].stem}")
+    space = Space(server, f"apply-{VALUES[values].stem}")
     text = space.run("helm", "template", *arguments(values))
     apply = ("apply", "--server-side", "--filename=-")
     space.run("kubectl", *apply, "--dry-run=server", given=text)
     space.run("kubectl", *apply, given=text)
-    space.run("kubectl", "delete", "--wait=false", "--filename=-", given=text)
+    space = Space(server, f"install-{VALUES[values].stem}")
     space.run("helm", "install", *arguments(values))
     space.make_a_pod_of_each_workload()
     space.run("helm", "uninstall", RELEASE)
