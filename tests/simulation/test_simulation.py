@@ -12,7 +12,7 @@ from hermes_chaos.sim.world import Shape
 from tests.simulation.shapes import TINY
 
 SEEDS = (5, 6, 10, 8, 1, 2)
-"""`make soak` runs hundreds. In the first three every checker has had something to examine."""
+"""`make soak` runs hundreds. Between them, every checker has something to examine."""
 PULLED_SEEDS = (1, 2)
 """In these runs there are pull clients too."""
 NEAR = range(1, 9)

@@ -274,7 +274,7 @@ DELIVERING = (
         "redrive-marks-first",
         "a dead letter is closed when its message is taken up again, not when it is delivered",
         ((Redriver, "_add", _mark_at_once),),
-        seed=7,
+        seed=3,
         shape=WHOLE,
     ),
 )

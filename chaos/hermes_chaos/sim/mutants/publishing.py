@@ -131,6 +131,7 @@ PUBLISHING = (
             (TopicProducer, "_lead", _lead_and_leave_the_watcher),
             (Inbox, "wait", _wait_beside_another),
         ),
+        seed=5,
     ),
     Mutant(
         "ack-before-fsync",

@@ -41,6 +41,7 @@ PULLING = (
         "stale-ack-taken",
         "an ack id of an earlier owner acknowledges what its successor has handed out",
         ((HandOuts, "find", _find_by_place),),
+        seed=7,
         shape=_MOVES,
     ),
     Mutant(
