@@ -10,6 +10,7 @@ import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import trio
 from msgspec.structs import replace
@@ -40,10 +41,32 @@ def variables_of(config: Config, number: int) -> dict[str, str]:
         for port in _ports(config)
         if port.setting not in _SHARED and port.number
     }
+    # The addresses at which other nodes find those ports.
+    for name, url in (
+        ("HERMES_FRONTEND_MEMORY_URL", config.frontend.memory.url),
+        ("HERMES_CONSUMERS_PULL_URL", config.consumers.pull.url),
+    ):
+        if url:
+            found[name] = _moved(url, number - 1)
+    if config.management.webhook.url and number > 1:
+        found |= {
+            "HERMES_MANAGEMENT_WEBHOOK_URL": "",
+            "HERMES_MANAGEMENT_WEBHOOK_SECRET_FILE": "",
+        }
     found |= {"HERMES_NODE": f"{config.node}-{number}", "HERMES_FRONTEND_REUSE_PORT": "true"}
     if config.metadata.replicator == config.node:
         found["HERMES_METADATA_REPLICATOR"] = f"{config.node}-1"
     return found
+
+
+def _moved(url: str, by: int) -> str:
+    """The URL with a port that is higher by this number."""
+    parts = urlsplit(url)
+    port = parts.port or (443 if parts.scheme == "https" else 80)
+    host, colon, number = parts.netloc.rpartition(":")
+    if not (colon and number.isdecimal()):
+        host = parts.netloc
+    return parts._replace(netloc=f"{host}:{port + by}").geturl()
 
 
 def check_shareable(config: Config, count: int) -> None:
@@ -94,9 +117,12 @@ async def _run_all(processes: Sequence["_Process"]) -> int:
         async with trio.open_nursery() as nursery:
             stopping = trio.Event()
             killed_by = 0
+            # In the order in which they ended: the first one to fail is the reason.
+            exit_codes: list[int] = []
 
             async def keep(process: "_Process") -> None:
                 await process.keep_running(stopping)
+                exit_codes.append(process.exit_code)
                 # Asked to stop, or unable to start.
                 _stop(processes, stopping)
 
@@ -120,7 +146,7 @@ async def _run_all(processes: Sequence["_Process"]) -> int:
             nursery.cancel_scope.cancel()
     if killed_by:
         return 128 + killed_by
-    return next((each.exit_code for each in processes if each.exit_code), 0)
+    return next((code for code in exit_codes if code), 0)
 
 
 def _stop(processes: Sequence["_Process"], stopping: trio.Event) -> None:
@@ -169,6 +195,8 @@ class _Process:
             )
             with trio.move_on_after(wait_s):
                 await stopping.wait()
+                # That it had ended earlier is logged; the stop itself has not failed.
+                self.exit_code = 0
 
     def _start(self) -> "subprocess.Popen[bytes]":
         # In another session, because Ctrl-C in a terminal must reach only the parent, which passes
@@ -195,6 +223,9 @@ class _Process:
                 sys.stdout.flush()
         code = await trio.to_thread.run_sync(process.wait)
         self._running = None
+        if stopping.is_set() and code == -signal.SIGTERM:
+            # While it only starts, the signal to stop ends it.
+            code = 0
         self.exit_code = code if code >= 0 else 128 - code
 
 

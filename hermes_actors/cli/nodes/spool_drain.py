@@ -49,8 +49,20 @@ class DrainPlan(Struct, frozen=True):
 
 
 def drain_spool(plan: DrainPlan) -> None:
-    """Return when the spool is empty. Raises CommandFailed after the timeout."""
-    run_nodes(_drain, plan, options={})
+    """Return when the spool is empty. Raises CommandFailed after the timeout, or if messages of a
+    newer version stay.
+    """
+    # Another `drain --wait` takes this process for the node while it holds the spool.
+    before = signal.signal(signal.SIGUSR2, signal.SIG_IGN)
+    try:
+        run_nodes(_drain, plan, options={})
+    finally:
+        signal.signal(signal.SIGUSR2, before)
+    if unknown := read_spool(spool_folder(plan.config)).unknown:
+        raise CommandFailed(
+            f"{counted(unknown, 'message')} of a newer version stay in "
+            f"{spool_folder(plan.config)}; that version must send them"
+        )
 
 
 async def _drain(plan: DrainPlan) -> None:

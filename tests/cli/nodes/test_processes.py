@@ -30,6 +30,26 @@ def test_processes_share_the_publishing_port_and_nothing_else():
     assert found[1].frontend.memory.port == 0
 
 
+def test_other_nodes_reach_each_process_and_one_process_posts_changes():
+    variables = KAFKA | {
+        "HERMES_FRONTEND_MEMORY_HOST": "0.0.0.0",
+        "HERMES_FRONTEND_MEMORY_PORT": "8072",
+        "HERMES_FRONTEND_MEMORY_URL": "http://front.example.com:8072",
+        "HERMES_CONSUMERS_PULL_URL": "http://[2001:db8::1]:9071",
+        "HERMES_MANAGEMENT_WEBHOOK_URL": "https://changes.example.com/",
+        "HERMES_MANAGEMENT_WEBHOOK_SECRET_FILE": "secret",
+    }
+    config = load(None, variables)
+    found = [load(None, variables | variables_of(config, number)) for number in (1, 3)]
+    assert [each.frontend.memory.port for each in found] == [8072, 8074]
+    assert [each.frontend.memory.url for each in found] == [
+        "http://front.example.com:8072",
+        "http://front.example.com:8074",
+    ]
+    assert found[1].consumers.pull.url == "http://[2001:db8::1]:9073"
+    assert [each.management.webhook.url for each in found] == ["https://changes.example.com/", ""]
+
+
 @pytest.mark.parametrize(
     ("variables", "count", "field"),
     [

@@ -1,16 +1,21 @@
 """`hermes spool`: what waits in a node's folder, told without touching it."""
 
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 import trio
+from msgspec.structs import replace
 
 from hermes_actors.fallback.spool.format import SpoolEntry, encode_entry
 from hermes_actors.fallback.spool.opening import open_segment_store
 from hermes_actors.model.message import Message
 from hermes_actors.model.topic import Ack
 from hermes_actors.runtime.clock import SystemClock
+from tests.live.waiting import wait_until
 
 NOW_MS = SystemClock().now_ms()
 
@@ -110,3 +115,40 @@ def test_draining_a_folder_in_which_nothing_waits_needs_no_log(hermes, folder):
     folder.mkdir(parents=True)
     result = hermes("spool", "drain")
     assert (result.exit_code, result.stdout) == (0, "the spool is empty\n")
+
+
+def test_a_spool_with_messages_of_a_newer_version_is_not_drained(hermes, folder):
+    async def fill_with_newer() -> None:
+        folder.parent.mkdir()
+        message = Message("id-1", b"1", NOW_MS)
+        known = SpoolEntry("shop.orders", "shop.orders", 0, Ack.LEADER, NOW_MS, message)
+        async with open_segment_store(folder, 1_000_000) as store:
+            await store.load()
+            await store.append([encode_entry(replace(known, ack="QUORUM"))])
+
+    trio.run(fill_with_newer)
+    result = hermes("spool", "drain")
+    assert result.exit_code == 1
+    assert "1 message of a newer version" in result.stderr
+    assert str(folder) in result.stderr
+
+
+@pytest.mark.live
+def test_a_second_drain_that_announces_a_stop_does_not_end_the_first(hermes, folder):
+    trio.run(fill, folder)
+    # A Kafka that is never there keeps the first one busy.
+    kafka = {"HERMES_KAFKA_CLUSTERS_DC1_BOOTSTRAP_SERVERS": "127.0.0.1:1"}
+    first = subprocess.Popen(
+        [sys.executable, "-m", "hermes_actors", "spool", "drain"], env={**os.environ, **kafka}
+    )
+    try:
+
+        def holder() -> str:
+            return json.loads(hermes("spool", "status", "--output", "json").stdout)["pid"]
+
+        wait_until(lambda: holder() == str(first.pid), "the first drain")
+        assert hermes("spool", "drain", "--wait", "--timeout-s", "1").exit_code == 1
+        assert first.poll() is None
+    finally:
+        first.kill()
+        first.wait()
