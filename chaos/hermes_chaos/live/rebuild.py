@@ -76,9 +76,12 @@ class Rebuild:
             )
         for name in (PROMPT, HELD, MOVED):
             lost = sum(each == name for each, _ in self.missing)
-            lines.append(f"{name:8} got {len(account.taken[name])}, lost {lost}")
+            owed = sum(each == name for each, _ in self.lost)
+            lines.append(
+                f"{name:8} got {len(account.taken[name])}, lost {lost} of {owed} that waited in dc2"
+            )
         lines += [f"{seconds:6.1f} s {what}" for what, seconds in self.after_s.items()]
-        return "\n".join(lines + self.violations)
+        return "\n".join([*lines, *(self.violations or ["no violations"])])
 
 
 async def rebuild_a_datacentre(site: Site, lengths: Lengths) -> Rebuild:

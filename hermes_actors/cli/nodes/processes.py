@@ -8,7 +8,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import trio
@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from hermes_actors.cli.command_line.failures import UsageWrong
 from hermes_actors.config import Config
-from hermes_actors.config.ports import ports
+from hermes_actors.config.ports import Port, ports
 from hermes_actors.runtime.backoff import Backoff
 from hermes_actors.runtime.clock import system_rng
 
@@ -35,10 +35,9 @@ def variables_of(config: Config, number: int) -> dict[str, str]:
     """The variables by which process `number`, from 1 on, differs from the configuration: its
     node's name, and the ports that it does not share.
     """
-    shared = replace(config, frontend=replace(config.frontend, reuse_port=True))
     found = {
         "HERMES_" + port.setting.upper().replace(".", "_"): str(port.number + number - 1)
-        for port in ports(shared)
+        for port in _ports(config)
         if port.setting not in _SHARED and port.number
     }
     found |= {"HERMES_NODE": f"{config.node}-{number}", "HERMES_FRONTEND_REUSE_PORT": "true"}
@@ -47,18 +46,32 @@ def variables_of(config: Config, number: int) -> dict[str, str]:
     return found
 
 
-def check_shareable(config: Config) -> None:
-    """Raise UsageWrong unless several processes can run this configuration."""
+def check_shareable(config: Config, count: int) -> None:
+    """Raise UsageWrong unless so many processes can run this configuration."""
     if not config.kafka.clusters:
         raise UsageWrong(
             "--processes needs Kafka: an embedded log (log.directory) belongs to one process; set "
             "kafka.clusters, or leave out --processes"
         )
-    for port in ports(config):
-        if port.setting in _SHARED and not port.number:
-            raise UsageWrong(
-                f"--processes needs a fixed {port.setting} for all of them to share, not 0"
-            )
+    taken: dict[int, str] = {}
+    for port in _ports(config):
+        if not port.number:
+            if port.setting in _SHARED:
+                raise UsageWrong(
+                    f"--processes needs a fixed {port.setting} for all of them to share, not 0"
+                )
+            continue
+        for number in range(port.number, port.number + (1 if port.setting in _SHARED else count)):
+            if number in taken:
+                raise UsageWrong(
+                    f"--processes {count}: {taken[number]} and {port.setting} would both be"
+                    f" {number}; give one of them another port"
+                )
+            taken[number] = port.setting
+
+
+def _ports(config: Config) -> Iterator[Port]:
+    return ports(replace(config, frontend=replace(config.frontend, reuse_port=True)))
 
 
 def run_processes(config: Config, arguments: Sequence[str], count: int) -> int:
@@ -69,7 +82,7 @@ def run_processes(config: Config, arguments: Sequence[str], count: int) -> int:
     A process that ends is started again after a wait that grows up to 30 s; one that ends before it
     was ever ready ends all, because its configuration does not work.
     """
-    check_shareable(config)
+    check_shareable(config, count)
     processes = [
         _Process(variables_of(config, number), arguments) for number in range(1, count + 1)
     ]

@@ -14,7 +14,7 @@ def test_processes_share_the_publishing_port_and_nothing_else():
         "HERMES_GRPC_ENABLED": "true",
     }
     config = load(None, variables)
-    check_shareable(config)
+    check_shareable(config, 3)
     found = [load(None, variables | variables_of(config, number)) for number in (1, 3)]
     assert [each.node for each in found] == ["front-1", "front-3"]
     assert {each.metadata.replicator for each in found} == {"front-1"}
@@ -31,9 +31,14 @@ def test_processes_share_the_publishing_port_and_nothing_else():
 
 
 @pytest.mark.parametrize(
-    ("variables", "field"),
-    [({}, "kafka.clusters"), (KAFKA | {"HERMES_FRONTEND_PORT": "0"}, "frontend.port")],
+    ("variables", "count", "field"),
+    [
+        ({}, 2, "kafka.clusters"),
+        (KAFKA | {"HERMES_FRONTEND_PORT": "0"}, 2, "frontend.port"),
+        # 8070 + 10
+        (KAFKA, 11, "frontend.port and status.port would both be 8080"),
+    ],
 )
-def test_what_only_one_process_can_have_is_refused(variables, field):
+def test_what_only_one_process_can_have_is_refused(variables, count, field):
     with pytest.raises(UsageWrong, match=field):
-        check_shareable(load(None, variables))
+        check_shareable(load(None, variables), count)
