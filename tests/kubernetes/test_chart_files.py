@@ -18,6 +18,7 @@ from tests.kubernetes.programs import BUILD_WITHIN_S
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(BUILD_WITHIN_S)]
 
 MINIMAL = "values-minimal.yaml"
+DC1 = "values-dc1.yaml"
 EVERYTHING = "everything.yaml"
 TLS = {name: {"enabled": True, "secretName": "certificate"} for name in ("frontend", "management")}
 
@@ -116,6 +117,12 @@ def test_each_setting_reaches_the_node_as_it_was_written(tmp_path):
     load(node, {})
 
 
+SPARK = "reconciliation.image"
+NO_USERS = "config.security.users_file="
+ANYBODY_MANAGES = "config.management.authentication.enabled=false"
+DIGEST = f"sha256:{'0' * 64}"
+
+
 @pytest.mark.parametrize(
     ("values", "change", "place"),
     [
@@ -127,7 +134,21 @@ def test_each_setting_reaches_the_node_as_it_was_written(tmp_path):
         (MINIMAL, "standalone.enabled=false", "config.kafka.clusters"),
         (MINIMAL, "tls.frontend.enabled=true", "tls.frontend.secretName"),
         (MINIMAL, "config.schema.password_file=/etc/hermes/secrets/a/b", "secrets.a"),
-        (EVERYTHING, "spool.drainTimeoutSeconds=600", "frontend.terminationGracePeriodSeconds"),
+        (MINIMAL, "config.frontend.tls.only=true", "tls.frontend.enabled"),
+        (MINIMAL, "management.config.management.tls.only=true", "tls.management.enabled"),
+        (MINIMAL, "config.frontend.tls.client_auth=requested", "tls.frontend.enabled"),
+        (MINIMAL, "gateway.grpc.enabled=true", "/gateway/parentRefs"),
+        (DC1, "gateway.management.enabled=true,gateway.parentRefs[0].name=a", "/hostnames"),
+        (DC1, "standalone.enabled=true", "config.kafka.clusters"),
+        (DC1, NO_USERS, "config.management.authentication.enabled"),
+        (DC1, f"{NO_USERS},{ANYBODY_MANAGES}", "config.frontend.authentication.enabled"),
+        (DC1, f"image.tag=v1,image.digest={DIGEST}", "image.tag and image.digest"),
+        (EVERYTHING, f"{SPARK}.tag=v1,{SPARK}.digest={DIGEST}", f"{SPARK}.tag and"),
+        (EVERYTHING, "consumers.autoscaling.minReplicas=21", "consumers.autoscaling.maxReplicas"),
+        (EVERYTHING, "frontend.replicas=21", "frontend.autoscaling.maxReplicas"),
+        (EVERYTHING, "spool.size=1Gi", "config.spool.disk_bytes_max"),
+        (EVERYTHING, "spool.size=900M", "config.spool.disk_bytes_max"),
+        (EVERYTHING, "config.spool.disk_bytes_max=3000000000", "spool.size"),
         (EVERYTHING, "config.grpc.enabled=false", "config.grpc.enabled"),
     ],
 )

@@ -174,6 +174,26 @@ def test_each_name_is_that_of_an_object_or_comes_from_the_values(values):
     ] == []
 
 
+def test_pods_with_listed_egress_resolve_names():
+    objects = rendered("everything.yaml")
+    for each in of_kind(objects, "NetworkPolicy"):
+        opened = [rule.get("ports") for rule in each["spec"].get("egress", [])]
+        both = [{"port": 53, "protocol": "UDP"}, {"port": 53, "protocol": "TCP"}]
+        assert (both in opened) == each["metadata"]["name"].endswith("-consumers")
+
+
+def test_a_pod_monitor_checks_certificates_as_the_values_say():
+    def tls(*changes: str) -> dict[str, Any]:
+        (monitor,) = of_kind(rendered("values-dc1.yaml", *changes), "PodMonitor")
+        found: dict[str, Any] = monitor["spec"]["podMetricsEndpoints"][0]["tlsConfig"]
+        return found
+
+    assert tls()["serverName"] == "hermes-frontend"
+    assert tls("monitoring.podMonitor.tlsConfig.insecureSkipVerify=true") == {
+        "insecureSkipVerify": True
+    }
+
+
 def test_an_autoscaler_alone_decides_how_many_pods_there_are():
     objects = rendered("everything.yaml")
     scalers = of_kind(objects, "HorizontalPodAutoscaler", "ScaledObject")
@@ -206,9 +226,28 @@ def configuration(work: Workload, objects: Objects, folder: Path) -> config.Conf
     )
 
 
+SLOW_STOP = ",".join(
+    (
+        "spool.drainTimeoutSeconds=600",
+        "config.frontend.graceful_shutdown_initial_wait_ms=30000",
+        "config.frontend.graceful_shutdown_drain_ms=90000",
+        "config.consumers.stop_grace_ms=120000",
+    )
+)
+CERTIFICATES = ",".join(
+    (
+        "config.security.users_file=,config.security.certificates.enabled=true",
+        "config.frontend.tls.client_auth=requested",
+        "config.frontend.tls.client_ca_file=/etc/hermes/secrets/users/ca.crt",
+        "management.config.security.users_file=/etc/hermes/secrets/users/users.toml",
+    )
+)
+
+
+@pytest.mark.parametrize("changes", [(), (SLOW_STOP,)])
 @pytest.mark.parametrize("values", VALUES)
-def test_a_node_accepts_its_configuration_and_has_time_to_stop(values, tmp_path):
-    objects = rendered(values)
+def test_a_node_accepts_its_configuration_and_has_time_to_stop(values, changes, tmp_path):
+    objects = rendered(values, *changes)
     for work in workloads(objects):
         if not work.is_node:
             continue
@@ -228,3 +267,13 @@ def test_a_node_accepts_its_configuration_and_has_time_to_stop(values, tmp_path)
         before = container.get("lifecycle", {}).get("preStop", {}).get("exec", {"command": []})
         stops_s += sum(int(each) for each in before["command"] if each.isdecimal())
         assert work.pod["terminationGracePeriodSeconds"] >= stops_s, work
+
+
+def test_each_role_accepts_certificates_that_only_frontends_ask_for(tmp_path):
+    objects = rendered("values-dc1.yaml", CERTIFICATES)
+    by_certificate = {
+        work.name: configuration(work, objects, tmp_path).security.certificates.enabled
+        for work in workloads(objects)
+        if work.is_node
+    }
+    assert [name for name, each in by_certificate.items() if each] == ["hermes-frontend"]

@@ -3,44 +3,52 @@ The configuration of a role's nodes, as TOML: `config`, overridden by the role's
 chart knows itself. Arguments: root, role.
 */}}
 {{- define "hermes.config" -}}
-{{- $values := .root.Values -}}
 {{- $config := include "hermes.settings" . | fromJson -}}
-{{- $dc := $values.dc -}}
-{{- if and (not $values.standalone.enabled) (not (hasKey $config.kafka.clusters $dc)) -}}
-{{- fail (printf "config.kafka.clusters: has no cluster %s, which stores the messages of this datacentre; add config.kafka.clusters.%s.bootstrap_servers, or set standalone.enabled for a node without Kafka" $dc $dc) -}}
-{{- end -}}
-{{- range regexFindAll "/etc/hermes/secrets/[^/\"]+" (toJson $config) -1 -}}
-{{- if not (hasKey $values.secrets (base .)) -}}
-{{- fail (printf "config: names a file in %s, which is not mounted; add secrets.%s with the name of a Secret" . (base .)) -}}
-{{- end -}}
-{{- end -}}
-{{- if and (eq .role "frontend") (dig "tls" "only" false $config.frontend) (eq (dig "tls" "client_auth" "" $config.frontend) "required") -}}
-{{- fail "config.frontend.tls.client_auth: with `only`, `required` would close the connections of the probes; use requested" -}}
-{{- end -}}
+{{- include "hermes.refusals" (dict "root" .root "role" .role "config" $config) -}}
 {{- $_ := include "hermes.withWholeNumbers" $config -}}
 {{- toToml $config -}}
 {{- end -}}
 
-{{/* The same as JSON. */}}
-{{- define "hermes.settings" -}}
+{{- define "hermes.roles" -}}
+{{- ternary (list "frontend" "consumers" "management") (list .role) .root.Values.standalone.enabled | toJson -}}
+{{- end -}}
+
+{{/* The settings that the values give to a role, as JSON. Arguments: root, role. */}}
+{{- define "hermes.given" -}}
 {{- $values := .root.Values -}}
-{{- $role := .role -}}
-{{- $roles := ternary (list "frontend" "consumers" "management") (list $role) $values.standalone.enabled -}}
 {{- $config := deepCopy $values.config -}}
-{{- range $roles -}}
+{{- range include "hermes.roles" . | fromJsonArray -}}
 {{- $config = mustMergeOverwrite $config (deepCopy (index $values .).config) -}}
 {{- end -}}
+{{- $config | toJson -}}
+{{- end -}}
+
+{{/* With what the chart knows itself. */}}
+{{- define "hermes.settings" -}}
+{{- $values := .root.Values -}}
+{{- $roles := include "hermes.roles" . | fromJsonArray -}}
+{{- $config := include "hermes.given" . | fromJson -}}
 {{- $added := dict "dc" $values.dc "roles" $roles -}}
 {{- $grpc := dict -}}
+{{- /* A node refuses certificates if none of its listeners asks for them. */ -}}
+{{- $byCertificate := dig "security" "certificates" "enabled" false $config -}}
+{{- $asks := false -}}
 {{- range $listener := list "management" "frontend" -}}
 {{- if not (and (has $listener $roles) (index $values.tls $listener).enabled) -}}
 {{- $_ := set $config $listener (omit (index $config $listener) "tls") -}}
+{{- if and $byCertificate (not (has $listener $roles)) -}}
+{{- $_ := set $config $listener (omit (index $config $listener) "authentication") -}}
+{{- end -}}
 {{- else -}}
+{{- $asks = or $asks (has (dig "tls" "client_auth" "" (index $config $listener)) (list "requested" "required")) -}}
 {{- $folder := printf "/etc/hermes/tls/%s" $listener -}}
 {{- $files := dict "certificate_file" (printf "%s/tls.crt" $folder) "key_file" (printf "%s/tls.key" $folder) -}}
 {{- $_ := set $added $listener (dict "tls" $files) -}}
 {{- $grpc = dict "tls" (deepCopy $files) -}}
 {{- end -}}
+{{- end -}}
+{{- if and $byCertificate (not $asks) -}}
+{{- $_ := set $config "security" (omit $config.security "certificates") -}}
 {{- end -}}
 {{- if has "frontend" $roles -}}
 {{- $_ := set $added "spool" (dict "enabled" $values.spool.enabled "directory" "/var/lib/hermes/spool") -}}

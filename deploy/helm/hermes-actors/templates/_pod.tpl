@@ -11,10 +11,8 @@
 {{- $scheme := ternary "HTTPS" "HTTP" (hasSuffix "-tls" $status) -}}
 {{- $isFrontend := eq $role "frontend" -}}
 {{- $drains := and $isFrontend $values.spool.enabled (not $values.standalone.enabled) -}}
-{{- $stop := add $values.spool.drainTimeoutSeconds 60 -}}
-{{- if and $drains (lt (int64 $own.terminationGracePeriodSeconds) $stop) -}}
-{{- fail (printf "frontend.terminationGracePeriodSeconds: %v is too short for spool.drainTimeoutSeconds and a stop of 60 s; use %d or more" $own.terminationGracePeriodSeconds $stop) -}}
-{{- end -}}
+{{- $stop := include "hermes.stopSeconds" . | int -}}
+{{- if $drains }}{{ $stop = add $stop $values.spool.drainTimeoutSeconds }}{{ end -}}
 {{- $hasVolume := and $isFrontend (or $values.spool.enabled $values.standalone.enabled) -}}
 metadata:
   labels:
@@ -32,7 +30,7 @@ spec:
   serviceAccountName: {{ include "hermes.serviceAccountName" $root }}
   automountServiceAccountToken: false
   enableServiceLinks: false
-  terminationGracePeriodSeconds: {{ $own.terminationGracePeriodSeconds }}
+  terminationGracePeriodSeconds: {{ max $own.terminationGracePeriodSeconds $stop }}
   {{- with $values.imagePullSecrets }}
   imagePullSecrets:
     {{- toYaml . | nindent 4 }}
@@ -167,4 +165,19 @@ spec:
     {{- with $pod.extraVolumes }}
     {{- toYaml . | nindent 4 }}
     {{- end }}
+{{- end -}}
+
+{{/* How long a role's nodes need to stop after SIGTERM (docs/deployment.md). Arguments: root, role. */}}
+{{- define "hermes.stopSeconds" -}}
+{{- $config := include "hermes.settings" . | fromJson -}}
+{{- $stop := 10 -}}
+{{- if has "frontend" $config.roles -}}
+{{- $wait := dig "graceful_shutdown_initial_wait_ms" 10000 $config.frontend -}}
+{{- $drain := dig "graceful_shutdown_drain_ms" 20000 $config.frontend -}}
+{{- $stop = add $stop 20 (div (add $wait $drain) 1000) -}}
+{{- end -}}
+{{- if has "consumers" $config.roles -}}
+{{- $stop = add $stop 10 (div (dig "stop_grace_ms" 5000 $config.consumers) 1000) -}}
+{{- end -}}
+{{- $stop -}}
 {{- end -}}
