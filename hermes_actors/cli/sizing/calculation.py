@@ -103,13 +103,17 @@ def sizing(
     lone_per_s = min(delivered, tasks * measured.LONE_PER_S)
     cores = measured.DELIVER.cores(delivered, size) + measured.LONE_DELIVER.cores(lone_per_s, 0)
     cores += FACTOR * tasks * measured.TASK_CORES
-    nodes = _nodes(cores / usable, tasks / _CONSUMERS.balancer.tasks_per_node_max, owners)
+    least = _nodes(tasks / _CONSUMERS.balancer.tasks_per_node_max, owners)
+    nodes = max(least, _nodes(cores / usable))
     own, in_flight = tasks / (nodes - 1), delivered * endpoint_ms / 1000
     full = _CONSUMERS.waiting_retries_max * (size + measured.HELD_BYTES)
     waiting = max(1.0, own * SICK) * min(full, _CONSUMERS.buffered_bytes_max)
     waiting += in_flight / (nodes - 1) * (size + measured.CONNECTION_BYTES)
     waiting += own * measured.TASK_BYTES
     consumers = _row("consumers", nodes, cores, topics_bytes + waiting)
+    # With half of the nodes each uses twice the memory, which is its limit.
+    frontend["nodesMin"] = frontend["nodes"] // 2 + 1
+    consumers["nodesMin"] = max(least, nodes // 2 + 1)
     management = _row("management", NODES_MIN, 0, (topics + subscriptions) * measured.TOPIC_BYTES)
 
     # A fifth more for dead letters, and the topics of Kafka and Hermes.

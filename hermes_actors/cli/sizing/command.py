@@ -13,16 +13,20 @@ from hermes_actors.cli.sizing.calculation import sizing
 from hermes_actors.cli.sizing.measured import FACTOR, MEASURED_ON
 from hermes_actors.config import ConsumersConfig
 
-_COLUMNS = {"": "role", "Nodes": "nodes", "CPU": "cpu", "Memory": "memory", "Disk": "disk"}
+_COLUMNS = {"": "role", "Nodes": "nodes"}
+_COLUMNS |= {f"{each} each": each.lower() for each in ("CPU", "Memory", "Disk")}
 _SAID = """
 published/s, delivered/s: {publishedPerS:,.0f}, {deliveredPerS:,.0f}; {inFlight:,} in flight
 a frontend's spool:       {spoolEntries:,} messages
-a broker:                 {brokerInMBPerS} MB/s in, {brokerOutMBPerS} out; {replicas:,} replicas
+a broker:                 {brokerInMBPerS} MB/s in, {brokerOutMBPerS} out
+all brokers:              {replicas:,} replicas of partitions
 a topic:                  {topicPartitions} partitions; the busiest {busiestPartitions}
 its subscriptions:        {busiestNodes} nodes each, with {busiestInFlight} in flight on each
 measured on:              {measuredOn}; times {factor}
-
-Values of the Helm chart:
+"""
+_BUSIEST = """For the busiest topic, in Kafka of each datacentre, then once:
+kafka-topics.sh --bootstrap-server BROKER --alter --topic TOPIC --partitions {busiestPartitions}
+hermes balancer constrain TOPIC --nodes {busiestNodes}
 """
 
 
@@ -48,6 +52,9 @@ class SizingCommand(PlainCommand):
         kafka = {"role": "kafka", "nodes": found["brokers"], "disk": found["brokerDisk"]}
         show_table(_COLUMNS, [*found["pods"], kafka], "")
         say(_SAID.format(**found))
+        if found["busiestPartitions"] > found["topicPartitions"]:
+            say(_BUSIEST.format(**found))
+        say("Values of the Helm chart:\n")
         say(yaml.safe_dump(values, sort_keys=False).rstrip())
 
 
@@ -68,6 +75,9 @@ def helm_values(found: dict[str, Any], replication: int) -> dict[str, Any]:
             "limits": {"memory": f"{2 * int(pod['memory'][:-2])}Mi"},
         }
         pods[pod["role"]] = {"replicas": pod["nodes"], "resources": resources}
+        if "nodesMin" in pod:
+            scaled = {"minReplicas": pod["nodesMin"], "maxReplicas": 2 * pod["nodes"]}
+            pods[pod["role"]]["autoscaling"] = scaled
     return {"config": config, "spool": {"size": found["pods"][0]["disk"]}, **pods}
 
 

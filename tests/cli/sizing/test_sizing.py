@@ -15,7 +15,10 @@ from typer.testing import Result
 from hermes_actors.cli.sizing import measured
 from hermes_actors.cli.sizing.calculation import BROKERS_MIN, NODES_MIN, PARTITIONS_MIN, sizing
 
-CHART = Path(__file__).parents[3] / "deploy" / "helm" / "hermes-actors"
+ROOT = Path(__file__).parents[3]
+CHART = ROOT / "deploy" / "helm" / "hermes-actors"
+PAGE = (ROOT / "docs" / "sizing.md").read_text()
+COMMAND = next(line.split()[1:] for line in PAGE.splitlines() if line.startswith("    hermes"))
 
 Found = dict[str, Any]
 
@@ -86,7 +89,9 @@ def test_each_role_survives_the_loss_of_one_node(load: Found) -> None:
     per_s = load["rate"] / load["datacentres"]
     frontends = found["pods"][0]["nodes"] - 1
     assert found["spoolEntries"] * frontends >= per_s * 3_600 * load["spool_hours"] * (1 - 1e-9)
-    assert found["pods"][1]["nodes"] >= found["busiestNodes"]
+    consumers = found["pods"][1]
+    assert consumers["nodes"] >= consumers["nodesMin"] > load["subscriptions"] * 2 / 1_000
+    assert consumers["nodesMin"] > found["busiestNodes"] or found["busiestNodes"] == 2
     assert found["brokers"] >= load["replication"]
 
 
@@ -111,19 +116,8 @@ def test_nothing_is_below_the_safe_minimum(load: Found) -> None:
 
 
 def test_the_values_for_helm_are_those_of_the_table(hermes: Callable[..., Result]) -> None:
-    command = [
-        "sizing",
-        "--rate",
-        "20000",
-        "--topics",
-        "2000",
-        "--subscriptions",
-        "4000",
-        "--datacentres",
-        "2",
-    ]
-    found = json.loads(hermes(*command, "--json").stdout)
-    table = hermes(*command).stdout
+    found = json.loads(hermes(*COMMAND, "--json").stdout)
+    table = hermes(*COMMAND).stdout
     values = yaml.safe_load(table.partition("Helm chart:\n")[2])
     assert values == found["values"]
     assert "AMD EPYC" in table
@@ -134,12 +128,36 @@ def test_the_values_for_helm_are_those_of_the_table(hermes: Callable[..., Result
         ]
         role = values[pod["role"]]
         assert role["replicas"] == pod["nodes"]
+        if pod["role"] != "management":
+            scaled = role["autoscaling"]
+            assert 2 <= scaled["minReplicas"] <= role["replicas"] < scaled["maxReplicas"]
         limits, requests = role["resources"]["limits"], role["resources"]["requests"]
         assert requests == {"cpu": pod["cpu"], "memory": pod["memory"]}
         assert memory_mib(limits) >= memory_mib(requests)
     assert values["config"]["spool"]["entries_max"] == found["spoolEntries"]
     jsonschema_rs.validate(json.loads((CHART / "values.schema.json").read_text()), values)
     assert values["config"]["spool"]["disk_bytes_max"] >= found["spoolBytes"]
+
+
+def test_the_page_shows_what_the_command_prints(hermes: Callable[..., Result]) -> None:
+    page = PAGE.partition("2,000 services\n")[2].partition("\n\nCPU")[0].replace(":", "")
+    page = page.replace(",", "").replace(" MiB", "Mi").replace(" GiB", "Gi").lower()
+    heads, _, *rows = (line.split("|")[1:4] for line in page.strip().splitlines())
+    for column, command in ((1, ["sizing", *heads[1].strip(" `").split()]), (2, COMMAND)):
+        table = hermes(*command).stdout.partition("\n\n")[0].replace(" -", "").lower()
+        shown = table.replace("frontend ", "frontends ").splitlines()[1:]
+        assert [row.split() for row in shown] == [(row[0] + row[column]).split() for row in rows]
+
+
+def test_a_topic_too_busy_for_the_defaults_comes_with_its_commands(
+    hermes: Callable[..., Result],
+) -> None:
+    busy = ["sizing", "--rate", "30000", "--busiest", "100", "--subscriptions", "3"]
+    found = json.loads(hermes(*busy, "--json").stdout)
+    shown = hermes(*busy).stdout
+    assert f"--alter --topic TOPIC --partitions {found['busiestPartitions']}\n" in shown
+    assert f"\nhermes balancer constrain TOPIC --nodes {found['busiestNodes']}\n" in shown
+    assert "balancer constrain" not in hermes(*COMMAND).stdout
 
 
 @pytest.mark.parametrize(
