@@ -4,6 +4,7 @@ Every role survives the loss of one node. What one node needs is after that loss
 """
 
 import re
+from bisect import bisect_left
 from contextlib import suppress
 from math import ceil
 from typing import Annotated, Any
@@ -12,7 +13,7 @@ from typer import BadParameter, Option
 
 from hermes_actors.cli.command_line.failures import UsageWrong
 from hermes_actors.cli.sizing import measured
-from hermes_actors.cli.sizing.measured import FACTOR, GIB, KIB, MIB, Publishing
+from hermes_actors.cli.sizing.measured import FACTOR, GIB, KIB, MIB, PUBLISH, Publishing
 from hermes_actors.config import ConsumersConfig, FrontendConfig, SpoolConfig
 
 NODES_MIN, BROKERS_MIN, PARTITIONS_MIN = 2, 3, 4
@@ -85,11 +86,15 @@ def sizing(
     delivered, usable = published * fanout, 1 - headroom / 100 - _BASE_CORES
     topics_bytes = topics * measured.TOPIC_BYTES
 
-    # Messages of a busy topic share its requests to Kafka. A lone one has its own.
-    lone_per_s: float = min(published, topics * measured.LONE_PER_S)
-    cores = measured.LONE_PUBLISH.cores(lone_per_s, 0)
-    cores += measured.PUBLISH[publishing].cores(published, size)
-    nodes = _nodes(cores / usable)
+    def publish_cores(on: int) -> float:
+        # On a busy node lone messages share requests to Kafka, too.
+        lone = min(published, on * topics * measured.LONE_PER_S)
+        cores = measured.FIRST_PUBLISH.cores(min(lone, on * measured.FIRST_PER_S), 0)
+        cores += PUBLISH[publishing].cores(published, size)
+        return cores + measured.LONE_PUBLISH.cores(lone, 0)
+
+    more = bisect_left(range(1, 10**12), True, key=lambda on: publish_cores(on) <= on * usable)
+    nodes, cores = NODES_MIN + more, publish_cores(1 + more)
     spooled = ceil(published * spool_hours * 3600 / (nodes - 1))
     spool_bytes = max(_SPOOL.disk_bytes_max, ceil(spooled * (size + measured.ENTRY_BYTES)))
     entries = max(_SPOOL.entries_max, spooled)
@@ -123,7 +128,6 @@ def sizing(
     written, read = record * replication, record * (replication - 1 + fanout)
     loads = replicas / REPLICAS_PER_BROKER, max(written, read) / BROKER_BYTES_PER_S
     brokers = max(BROKERS_MIN, replication, _nodes(*loads))
-    kept = written * retention_days * 86_400
     return {
         "pods": [frontend, consumers, management],
         "publishedPerS": published,
@@ -132,7 +136,7 @@ def sizing(
         "spoolEntries": entries,
         "spoolBytes": spool_bytes,
         "brokers": brokers,
-        "brokerDisk": _gi(kept / brokers),
+        "brokerDisk": _gi(written * retention_days * 86_400 / brokers),
         "brokerInMBPerS": round(written / (brokers - 1) / 1e6, 1),
         "brokerOutMBPerS": round(read / (brokers - 1) / 1e6, 1),
         "replicas": replicas,

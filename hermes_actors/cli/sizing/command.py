@@ -13,8 +13,7 @@ from hermes_actors.cli.sizing.calculation import sizing
 from hermes_actors.cli.sizing.measured import FACTOR, MEASURED_ON
 from hermes_actors.config import ConsumersConfig
 
-_COLUMNS = {"": "role", "Nodes": "nodes"}
-_COLUMNS |= {f"{each} each": each.lower() for each in ("CPU", "Memory", "Disk")}
+_COLUMNS = {"": "role", "Nodes": "nodes", "each: CPU": "cpu", "memory": "memory", "disk": "disk"}
 _SAID = """
 published/s, delivered/s: {publishedPerS:,.0f}, {deliveredPerS:,.0f}; {inFlight:,} in flight
 a frontend's spool:       {spoolEntries:,} messages
@@ -24,7 +23,8 @@ a topic:                  {topicPartitions} partitions; the busiest {busiestPart
 its subscriptions:        {busiestNodes} nodes each, with {busiestInFlight} in flight on each
 measured on:              {measuredOn}; times {factor}
 """
-_BUSIEST = """For the busiest topic, in Kafka of each datacentre, then once:
+_BUSIEST = """
+For the busiest topic, in Kafka of each datacentre, then once:
 kafka-topics.sh --bootstrap-server BROKER --alter --topic TOPIC --partitions {busiestPartitions}
 hermes balancer constrain TOPIC --nodes {busiestNodes}
 """
@@ -51,10 +51,8 @@ class SizingCommand(PlainCommand):
             return
         kafka = {"role": "kafka", "nodes": found["brokers"], "disk": found["brokerDisk"]}
         show_table(_COLUMNS, [*found["pods"], kafka], "")
-        say(_SAID.format(**found))
-        if found["busiestPartitions"] > found["topicPartitions"]:
-            say(_BUSIEST.format(**found))
-        say("Values of the Helm chart:\n")
+        said = _SAID + _BUSIEST * (found["busiestPartitions"] > found["topicPartitions"])
+        say(said.format(**found) + "\nValues of the Helm chart:\n")
         say(yaml.safe_dump(values, sort_keys=False).rstrip())
 
 
@@ -70,10 +68,9 @@ def helm_values(found: dict[str, Any], replication: int) -> dict[str, Any]:
     }
     pods = {}
     for pod in found["pods"]:
-        resources = {
-            "requests": {"cpu": pod["cpu"], "memory": pod["memory"]},
-            "limits": {"memory": f"{2 * int(pod['memory'][:-2])}Mi"},
-        }
+        requests = {"cpu": pod["cpu"], "memory": pod["memory"]}
+        limits = {"memory": f"{2 * int(pod['memory'][:-2])}Mi"}
+        resources = {"requests": requests, "limits": limits}
         pods[pod["role"]] = {"replicas": pod["nodes"], "resources": resources}
         if "nodesMin" in pod:
             scaled = {"minReplicas": pod["nodesMin"], "maxReplicas": 2 * pod["nodes"]}

@@ -29,10 +29,12 @@ PUBLISH: dict[Publishing, Cost] = {
 """On Kafka: HTTP/1.1 requests, batches, gRPC streams with a message in each frame."""
 DELIVER = Cost(66, 3)
 """Of a busy subscription, whose node reads many messages at once."""
-LONE_PUBLISH, LONE_DELIVER = Cost(350, 0), Cost(200, 0)
-"""In addition, of a message that shares no request to Kafka with others."""
+LONE_PUBLISH, LONE_DELIVER = Cost(150, 0), Cost(200, 0)
+"""In addition, of a message that shares no batch of Kafka with others of its topic."""
 LONE_PER_S = 50
-"""Of a topic or subscription. What comes beyond this rate shares requests."""
+"""Of a topic or subscription on a node. What comes beyond this rate shares batches."""
+FIRST_PUBLISH, FIRST_PER_S = Cost(200, 0), 600
+"""In addition, of a frontend's first lone messages/s. Beyond, topics share requests to Kafka."""
 TASK_CORES = 0.0005
 """Of a subscription without messages, on a node that delivers it."""
 BASE_CORES = 0.05
