@@ -175,8 +175,9 @@ async def scale(site: Site, lengths: Lengths) -> Drill:
     rate_per_s = lengths.rate_per_s / 3
     publish = partial(publishing, drill.account, accepted=_ACCEPTED)
     async with subscribers.open():
-        await in_thread(_create, site, subscribers.url, names)
+        # The first messages come while the topics are created.
         drill.account.begin("calm")
+        await in_thread(_create, site, subscribers.url, names)
         async with publish(site.frontends, rate_per_s=2 * rate_per_s):
             leaving = trio.Event()
 
