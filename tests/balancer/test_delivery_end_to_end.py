@@ -126,6 +126,8 @@ async def test_a_subscription_is_delivered_from_its_creation_to_its_deletion(nod
         )
 
         await node.change(delete(subscription_key(NAME)))
+        # Until the agent has heard of it, messages may still be pushed.
+        await trio.sleep(1)
         await node.publish(b"5")
         await trio.sleep(5)
         assert len(node.sink.bodies) == 5
