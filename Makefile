@@ -137,7 +137,7 @@ kube-check: $(STAMP) ## Install the Helm chart into a Kubernetes API server; Go 
 
 .PHONY: bench
 bench: $(SPARK_STAMP) ## Run the benchmarks, one after another
-	@for name in actors append publish over_grpc hedging deliver failover balancer filters schemas telemetry fsyncs spool idle_subscriptions stalled_partition spark; do \
+	@for name in actors append publish over_grpc hedging deliver failover balancer filters schemas telemetry fsyncs spool idle_subscriptions stalled_partition sizing spark; do \
 	    if [ -f "benchmarks/$$name.py" ]; then echo "== benchmarks/$$name.py"; $(BIN)/python "benchmarks/$$name.py"; fi; \
 	done
 

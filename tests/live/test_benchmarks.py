@@ -58,6 +58,7 @@ ON_KAFKA = {
     ),
     "idle_subscriptions": ("--subscriptions 4 --topics 2 --seconds 1", "aiokafka"),
     "stalled_partition": ("--rounds 2", "p99 moves by"),
+    "sizing": ("--rate 100 --topics 2 --subscriptions 2 --seconds 1", "planned_cores"),
 }
 
 
