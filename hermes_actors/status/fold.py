@@ -18,7 +18,9 @@ FORGET_AFTER_S = 600.0
 """A node that is gone, or has left messages in its spool, is shown for this long."""
 
 LEFT_SHOWN_S = 60.0
-"""A node that has left with an empty spool is shown for this long: pods never return by name."""
+"""A node that has left with an empty spool is shown for this long; most pods return under another
+name.
+"""
 
 NODES_MAX = 1_000
 ENTRIES_MAX = 20_000
