@@ -1,12 +1,15 @@
-"""Converts a JSON body to the values that fastavro writes, by the rules of Hermes' publishers.
+"""Converts a JSON body to Avro's binary form, by the rules of Hermes' publishers.
 
 There are two encodings: plain JSON, as Hermes' json2avro accepts it (lenient), and Avro's own JSON
-encoding (strict). Each type of a schema becomes a function. A union's value becomes a pair of the
-branch's name and the value.
+encoding (strict). Each type of a schema becomes a function from a value to its bytes, so a message
+is checked and written in one pass.
 """
 
+import struct
 from collections.abc import Callable
 from enum import Enum, auto
+from math import inf
+from operator import call
 from types import NoneType
 from typing import Any
 
@@ -14,16 +17,15 @@ from hermes_actors.schema.avro_logical import LOGICAL_READS
 from hermes_actors.schema.avro_types import LOGICAL, PRIMITIVES, AvroTypes, no_schema
 from hermes_actors.schema.loop_limits import AvroType
 
-Take = Callable[[Any], Any]
-"""Converts a JSON value to what fastavro writes. Raises Unfit."""
+Take = Callable[[Any], bytes]
+"""Converts a JSON value to Avro. Raises Unfit."""
+
+TakeFields = Callable[[Any], list[bytes]]
+"""Converts a JSON object to the bytes of each field of a record. Raises Unfit."""
 
 _BITS = {"int": 32, "long": 64}
-_FLOAT_MAX = 3.4028235677973366e38
-"""The first number that does not fit into four bytes."""
-
 _SHOWN_MAX = 20
 _ABSENT: Any = object()
-_NULL = ("null", None)
 _JAVA = {
     "boolean": "java.lang.Boolean",
     "string": "java.lang.String",
@@ -74,15 +76,10 @@ class Encoding(Enum):
     DEFAULT = auto()
 
 
-def conversion(types: AvroTypes, encoding: Encoding) -> Take:
-    """Return the function that converts whole messages. Raises Refused if a default does not
-    fit.
+class Conversion:
+    """Makes the conversion functions of one encoding for the types of a schema. Raises Refused if a
+    default does not fit.
     """
-    return _Conversion(types, encoding).of(types.root)
-
-
-class _Conversion:
-    """Makes the conversion functions of one encoding for the types of a schema."""
 
     def __init__(self, types: AvroTypes, encoding: Encoding) -> None:
         self._types = types
@@ -90,14 +87,16 @@ class _Conversion:
         self._is_strict = encoding is not Encoding.LENIENT
         self._records: dict[str, Take] = {}
         self._defaults = (
-            _Conversion(types, Encoding.DEFAULT) if encoding is Encoding.LENIENT else self
+            Conversion(types, Encoding.DEFAULT) if encoding is Encoding.LENIENT else self
         )
 
     def of(self, kind: AvroType) -> Take:
         """Return the function for a type."""
         kind = self._types.resolved(kind)
         if isinstance(kind, list):
-            return self._union([(_branch_of(each), self.of(each)) for each in kind])
+            return self._union(
+                [(_branch_of(each), varint(at), self.of(each)) for at, each in enumerate(kind)]
+            )
         described = kind if isinstance(kind, dict) else {}
         what = described.get("type", kind)
         if what in PRIMITIVES:
@@ -115,53 +114,67 @@ class _Conversion:
 
     def _wrong(self, what: str, value: Any, begin: str = "") -> Unfit:
         if self._is_strict:
-            token = f"VALUE_{value}".upper() if type(value) is bool else _TOKENS[type(value)]
+            token = f"VALUE_{value}".upper() if type(value) is bool else _TOKENS.get(type(value))
             return Unfit(f": Expected {begin or what}. Got {token}.")
         return Unfit(f": Field {{field}} is expected to be type: {_JAVA.get(what, _NUMBER)}")
 
     def _primitive(self, what: str, described: dict[str, Any]) -> Take:
         match what:
             case "null":
-                return self._exactly(what, NoneType)
+                return self._exactly(what, NoneType, lambda _value: b"")
             case "boolean":
-                return self._exactly(what, bool)
+                return self._exactly(what, bool, (b"\0", b"\1").__getitem__)
             case "string":
-                return self._exactly(what, str)
-            case "int" | "long" if self._is_strict:
-                plain = self._number(what, lambda value: self._within(what, value))
+                return self._exactly(what, str, _text)
             case "int" | "long":
-                bits = _BITS[what]
-                plain = self._number(what, lambda value: narrowed(value, bits))
-            case "float" | "double":
-                plain = self._number(what, _shortened if what == "float" else _real)
+                plain = self._integer(what)
+            case "float":
+                plain = self._number(what, struct.Struct("<f").pack)
+            case "double":
+                plain = self._number(what, struct.Struct("<d").pack)
             case _ if self._is_strict:
-                plain = self._latin
+                plain = lambda value: _sized(self._latin(value))  # noqa: E731
             case _:
-                text = self._exactly(what, str)
-                plain = lambda value: text(value).encode()  # noqa: E731
+                plain = self._exactly(what, str, _text)
         describe = LOGICAL_READS.get((what, str(described.get(LOGICAL))))
         return (
             plain if self._is_strict or describe is None else _logical(describe(described), plain)
         )
 
-    def _exactly(self, what: str, kind: type) -> Take:
-        def take(value: Any) -> Any:
+    def _exactly(self, what: str, kind: type, write: Take) -> Take:
+        def take(value: Any) -> bytes:
             if type(value) is kind:
-                return value
+                return write(value)
             raise self._wrong(what, value)
 
         return take
 
-    def _number(self, what: str, make: Take) -> Take:
-        def number(value: Any) -> Any:
-            if type(value) is int or type(value) is float:
-                return make(value)
-            raise self._wrong(what, value)
+    def _number(self, what: str, write: Take) -> Take:
+        def number(value: Any) -> bytes:
+            if type(value) is not float and type(value) is not int:
+                raise self._wrong(what, value)
+            try:
+                return write(value)
+            except (OverflowError, struct.error):
+                return write(inf if value > 0 else -inf)
 
         return number
 
-    def _within(self, what: str, value: float) -> int:
+    def _integer(self, what: str) -> Take:
         limit = 1 << (_BITS[what] - 1)
+
+        def integer(value: Any) -> bytes:
+            if type(value) is int and -limit <= value < limit:
+                return varint(value)
+            if type(value) is not int and type(value) is not float:
+                raise self._wrong(what, value)
+            if self._is_strict:
+                return varint(self._within(what, limit, value))
+            return varint(narrowed(value, limit))
+
+        return integer
+
+    def _within(self, what: str, limit: int, value: float) -> int:
         if type(value) is float and not (value.is_integer() and -limit <= value < limit):
             raise self._wrong(what, value)
         if not -limit <= value < limit:
@@ -179,76 +192,78 @@ class _Conversion:
                 f": Expected {what} as text of ISO 8859-1. Got other characters."
             ) from error
 
-    def _union(self, branches: list[tuple[str, Take]]) -> Take:
-        takes = {name: take for name, take in branches if name != "null"}
-        has_null = len(takes) < len(branches)
+    def _union(self, branches: list[tuple[str, bytes, Take]]) -> Take:
+        """`branches`: the name of each, its place as Avro writes it, and its conversion."""
+        takes = {name: (place, take) for name, place, take in branches if name != "null"}
+        null = next((place for name, place, _ in branches if name == "null"), None)
 
-        def tagged(value: Any) -> Any:
-            if value is None and has_null:
-                return _NULL
+        def tagged(value: Any) -> bytes:
+            if value is None and null is not None:
+                return null
             if type(value) is not dict or len(value) != 1:
                 raise self._wrong("", value, "start-union")
             ((name, held),) = value.items()
             if name not in takes:
                 raise Unfit(f": Unknown union branch {name}")
-            return name, takes[name](held)
+            place, take = takes[name]
+            return place + take(held)
 
-        def first_fitting(value: Any) -> Any:
-            if value is None and has_null:
-                return _NULL
-            for name, take in takes.items():
+        def first_fitting(value: Any) -> bytes:
+            if value is None and null is not None:
+                return null
+            for place, take in takes.values():
                 try:
-                    return name, take(value)
+                    return place + take(value)
                 except Unfit:
-                    if len(takes) == 1 and has_null:
+                    if len(takes) == 1 and null is not None:
                         # For an optional value, the reason of its only branch is more helpful.
                         raise
-            names = ", ".join(name for name, _ in branches)
+            names = ", ".join(name for name, _, _ in branches)
             raise Unfit(f": Field {{field}} is expected to be one of these: {names}")
 
         if self._encoding is Encoding.DEFAULT:
-            first, take = branches[0]
-            return lambda value: (first, take(value))
+            _, first, take = branches[0]
+            return lambda value: first + take(value)
         return tagged if self._is_strict else first_fitting
 
     def _array(self, item: Take) -> Take:
-        def array(value: Any) -> Any:
+        def array(value: Any) -> bytes:
             if type(value) is not list:
                 raise self._wrong("array", value, "array-start")
-            taken: list[Any] = []
+            taken: list[bytes] = []
             try:
                 taken.extend(map(item, value))
             except Unfit as error:
                 error.path.append(f"[{len(taken)}]")
                 raise
-            return taken
+            return _block(len(value), taken)
 
         return array
 
     def _map(self, item: Take) -> Take:
-        def take(value: Any) -> Any:
+        def take(value: Any) -> bytes:
             if type(value) is not dict:
                 raise self._wrong("map", value, "map-start")
             name = ""
-            taken = {}
+            taken: list[bytes] = []
             try:
                 for name, each in value.items():
-                    taken[name] = item(each)
+                    taken += (_text(name), item(each))
             except Unfit as error:
                 error.path.append(name)
                 raise
-            return taken
+            return _block(len(value), taken)
 
         return take
 
     def _enum(self, symbols: list[str]) -> Take:
-        known = frozenset(symbols)
+        known = {symbol: varint(at) for at, symbol in enumerate(symbols)}
         shown = ", ".join(symbols[:_SHOWN_MAX])
         lenient = f": Field {{field}} is expected to be of enum type and be one of {shown}"
 
-        def enum(value: Any) -> Any:
+        def enum(value: Any) -> bytes:
             if type(value) is str and value in known:
-                return value
+                return known[value]
             if not self._is_strict:
                 raise Unfit(lenient)
             if type(value) is not str:
@@ -260,7 +275,7 @@ class _Conversion:
     def _fixed(self, kind: dict[str, Any]) -> Take:
         name, size = kind["name"], kind["size"]
 
-        def fixed(value: Any) -> Any:
+        def fixed(value: Any) -> bytes:
             if not self._is_strict:
                 raise Unfit(
                     f": Field {{field}}: fixed {name} cannot be sent as plain JSON; send avro/json"
@@ -277,43 +292,40 @@ class _Conversion:
         if name not in records:
             # A recursive record looks its function up when it is called.
             records[name] = lambda value: records[name](value)  # noqa: PLW0108
-            records[name] = self._fields(kind)
+            fields = self.fields(kind)
+            records[name] = lambda value: b"".join(fields(value))
         return records[name]
 
-    def _fields(self, kind: dict[str, Any]) -> Take:
-        fields = [
-            (field["name"], self.of(field["type"]), self._default(field))
-            for field in kind["fields"]
+    def fields(self, kind: dict[str, Any]) -> TakeFields:
+        """Return the function for the fields of a record."""
+        names = [field["name"] for field in kind["fields"]]
+        takes = [
+            _or_default(self.of(field["type"]), self._default(field)) for field in kind["fields"]
         ]
+        absent = [_ABSENT] * len(names)
 
-        def record(value: Any) -> Any:
+        def record(value: Any) -> list[bytes]:
             if type(value) is not dict:
                 raise self._wrong("record", value, "record-start")
-            name = ""
-            taken = {}
-            get = value.get
+            taken: list[bytes] = []
             try:
-                for name, take, default in fields:
-                    given = get(name, _ABSENT)
-                    if given is not _ABSENT:
-                        taken[name] = take(given)
-                    elif default is not _ABSENT:
-                        taken[name] = default
-                    elif self._is_strict:
-                        raise Unfit(f": Expected field name not found: {name}")
-                    else:
-                        raise Unfit(": Field {field} is missing, and has no default")
-            except Unfit as error:
+                taken.extend(map(call, takes, map(value.get, names, absent)))
+            except Unfit as unfit:
+                name, error = names[len(taken)], unfit
+                if name not in value:
+                    strict = f": Expected field name not found: {name}"
+                    lenient = ": Field {field} is missing, and has no default"
+                    error = Unfit(strict if self._is_strict else lenient)
                 error.path.append(name)
-                raise
+                raise error from None
             return taken
 
         return record
 
-    def _default(self, field: dict[str, Any]) -> Any:
-        """The default of a field, in the form that fastavro writes."""
+    def _default(self, field: dict[str, Any]) -> bytes | None:
+        """The default of a field in Avro; None if it has none, or must be given nevertheless."""
         if self._encoding is Encoding.STRICT or "default" not in field:
-            return _ABSENT
+            return None
         try:
             return self._defaults.of(field["type"])(field["default"])
         except RecursionError:
@@ -326,49 +338,69 @@ class _Conversion:
 
 
 def _logical(read: Callable[[Any], Any], plain: Take) -> Take:
-    def take(value: Any) -> Any:
+    def take(value: Any) -> bytes:
         try:
             found = read(value)
         except (ValueError, ArithmeticError) as error:
             raise Unfit(f": Field {{field}}: {error}") from error
-        return plain(value) if found is None else found
+        if found is None:
+            return plain(value)
+        return varint(found) if type(found) is int else _sized(found)
 
     return take
 
 
+def _or_default(take: Take, default: bytes | None) -> Take:
+    if default is None:
+        return take
+    return lambda value: default if value is _ABSENT else take(value)
+
+
 def _branch_of(kind: AvroType) -> str:
-    """The name of a union's branch, in fastavro and in Avro's JSON encoding."""
+    """The name of a union's branch in Avro's JSON encoding."""
     if isinstance(kind, str):
         return kind
     assert isinstance(kind, dict), "a union holds no union"
     return str(kind.get("name", kind["type"]))
 
 
-def narrowed(value: float, bits: int) -> int:
-    """Convert a number to an integer of so many bits, like Java's narrowing: fractions are cut off,
-    integers wrap, and floats that are too large become the largest integer.
+def narrowed(value: float, limit: int) -> int:
+    """Convert a number to an integer from -limit to limit - 1, like Java's narrowing: fractions are
+    cut off, integers wrap, and floats that are too large become the largest integer.
     """
-    largest = (1 << (bits - 1)) - 1
-    if type(value) is int and -largest <= value <= largest:
-        return value
     if type(value) is float:
-        if value != value:
-            return 0
-        return int(max(-largest - 1, min(largest, value)))
-    return int((int(value) + largest + 1) & ((1 << bits) - 1)) - largest - 1
+        return 0 if value != value else int(max(-limit, min(limit - 1, value)))
+    return (int(value) + limit) % (2 * limit) - limit
 
 
-def _real(value: float) -> float:
-    """Convert a number to a double; infinite if it is too large."""
-    try:
-        return float(value)
-    except OverflowError:
-        return float("inf") if value > 0 else float("-inf")
+def varint(number: int) -> bytes:
+    """Write an integer of at most 64 bits as Avro does: small ones in few bytes."""
+    return _SHORT[number] if 0 <= number < _SHORT_MAX else _written(number)
 
 
-def _shortened(value: float) -> float:
-    """Limit a number to the range of a four-byte float; infinite if it is too large."""
-    number = _real(value)
-    if abs(number) >= _FLOAT_MAX:
-        return float("inf") if number > 0 else float("-inf")
-    return number
+def _written(number: int) -> bytes:
+    left = (number << 1) ^ (number >> 63)
+    written = b""
+    while left > 127:
+        written += _BYTES[left & 127 | 128]
+        left >>= 7
+    return written + _BYTES[left]
+
+
+_BYTES = [bytes([each]) for each in range(256)]
+_SHORT_MAX = 1_000
+_SHORT = [_written(each) for each in range(_SHORT_MAX)]
+
+
+def _sized(raw: bytes) -> bytes:
+    return varint(len(raw)) + raw
+
+
+def _text(text: str) -> bytes:
+    raw = text.encode()
+    return varint(len(raw)) + raw
+
+
+def _block(length: int, items: list[bytes]) -> bytes:
+    """An array or a map, whose items are written in one block."""
+    return b"".join((varint(length), *items, b"\0")) if length else b"\0"
