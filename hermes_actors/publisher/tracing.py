@@ -3,16 +3,16 @@
 from collections.abc import Sequence
 
 from opentelemetry.semconv.attributes import http_attributes
-from opentelemetry.trace import Span, SpanKind
+from opentelemetry.trace import SpanKind
 
 from hermes_actors.fallback.spool.format import SpoolEntry
 from hermes_actors.log.base import Outcome, Stored
-from hermes_actors.model.message import Message, Via, trace_of
+from hermes_actors.model.message import Message, Via
 from hermes_actors.model.trace_context import TraceContext
 from hermes_actors.publisher.answers import status_of
 from hermes_actors.publisher.pending import Pending, Transitions
 from hermes_actors.runtime.clock import Clock
-from hermes_actors.telemetry.tracing import PARTITION, Tracing, carried, failed, messaging
+from hermes_actors.telemetry.tracing import PARTITION, Span, Tracing, context_in, messaging
 
 _SEND = "send"
 _SPANS = {Via.LOCAL.value: "append", Via.HEDGE.value: "hedge", Via.FALLBACK.value: "fallback"}
@@ -26,7 +26,7 @@ class PublishTrace(TraceContext):
     __slots__ = ("appends", "span")
 
     def __init__(self, span: Span) -> None:
-        super().__init__(*carried(span))
+        super().__init__(*span.carried())
         self.span = span
         self.appends: list[tuple[str, Span]] = []
 
@@ -54,16 +54,12 @@ class PublishSpans(Transitions):
                 topic = pending.route.name
                 what = {"count": pending.count} if pending.count > 1 else {"message_id": pending.id}
                 attributes = messaging("publish", _SEND, topic, dc=self._dc, **what)
-                span = self._tracing.begin(f"publish {topic}", SpanKind.SERVER, attributes, context)
+                parent = context_in(context) if context else None
+                span = self._tracing.begin(f"publish {topic}", SpanKind.SERVER, attributes, parent)
                 pending.trace = PublishTrace(span)
                 self._open += 1
 
-    def sent(
-        self,
-        pendings: Sequence[Pending],
-        dc: str,
-        via: str,
-    ) -> None:
+    def sent(self, pendings: Sequence[Pending], dc: str, via: str) -> None:
         """Begin the span of an append."""
         for pending, trace in self._traced(pendings):
             name, topic = _SPANS.get(via, "append"), pending.route.name
@@ -71,7 +67,7 @@ class PublishSpans(Transitions):
                 f"{name} {topic}",
                 SpanKind.PRODUCER,
                 messaging(name, _SEND, topic, dc=dc, via=via, body_size=pending.body_bytes),
-                trace.span,
+                trace.span.context,
             )
             trace.appends.append((dc, span))
             self._open += 1
@@ -112,9 +108,9 @@ class PublishSpans(Transitions):
             status = status_of(pending.outcome, pending.route.name)
             span = trace.span
             if status:
-                span.set_attribute(http_attributes.HTTP_RESPONSE_STATUS_CODE, status)
+                span.attributes[http_attributes.HTTP_RESPONSE_STATUS_CODE] = status
             if status >= 500:
-                failed(span, str(status))
+                span.fail(str(status))
             span.end()
             self._open -= 1
 
@@ -131,20 +127,14 @@ class PublishSpans(Transitions):
         for entry, outcome in zip(entries, outcomes, strict=True):
             message = entry.message
             if self._tracing.follows(message.traceparent):
-                attributes = messaging(
-                    "replay",
-                    _SEND,
-                    entry.topic,
-                    dc=dc,
-                    via=message.via,
-                    message_id=message.id,
-                    body_size=len(message.body),
-                )
+                what = {"via": message.via, "message_id": message.id, "dc": dc}
+                size = len(message.body)
+                attributes = messaging("replay", _SEND, entry.topic, body_size=size, **what)
                 span = self._tracing.begin(
                     f"replay {entry.topic}",
                     SpanKind.PRODUCER,
                     attributes,
-                    trace_of(message),
+                    context_in(message),
                     started_ns=ended_ns - round(took_s * 1e9),
                 )
                 _end(span, partition, [outcome], ended_ns)
@@ -154,10 +144,10 @@ def _end(
     span: Span, partition: int, outcomes: Sequence[Outcome], ended_ns: int | None = None
 ) -> None:
     """End an append's span; failed if any of its messages is not stored."""
-    span.set_attribute(PARTITION, str(partition))
+    span.attributes[PARTITION] = str(partition)
     lost = next((each for each in outcomes if not isinstance(each, Stored)), None)
     if lost is not None:
-        failed(span, type(lost).__name__.removesuffix("Record").lower())
+        span.fail(type(lost).__name__.removesuffix("Record").lower())
     elif len(outcomes) == 1 and isinstance(outcomes[0], Stored):
-        span.set_attribute("hermes.offset", outcomes[0].offset)
+        span.attributes["hermes.offset"] = outcomes[0].offset
     span.end(ended_ns)

@@ -299,9 +299,7 @@ class Conversion:
     def fields(self, kind: dict[str, Any]) -> TakeFields:
         """Return the function for the fields of a record."""
         names = [field["name"] for field in kind["fields"]]
-        takes = [
-            _or_default(self.of(field["type"]), self._default(field)) for field in kind["fields"]
-        ]
+        takes = [self._field(field) for field in kind["fields"]]
         absent = [_ABSENT] * len(names)
 
         def record(value: Any) -> list[bytes]:
@@ -322,12 +320,13 @@ class Conversion:
 
         return record
 
-    def _default(self, field: dict[str, Any]) -> bytes | None:
-        """The default of a field in Avro; None if it has none, or must be given nevertheless."""
+    def _field(self, field: dict[str, Any]) -> Take:
+        """Return the function for a field, which writes its default for _ABSENT."""
+        take = self.of(field["type"])
         if self._encoding is Encoding.STRICT or "default" not in field:
-            return None
+            return take
         try:
-            return self._defaults.of(field["type"])(field["default"])
+            default = self._defaults.of(field["type"])(field["default"])
         except RecursionError:
             raise no_schema(f"the default of field {field['name']} has no end") from None
         except Unfit as error:
@@ -335,6 +334,7 @@ class Conversion:
             raise no_schema(
                 f"the default of field {field['name']} does not fit: {reason}"
             ) from None
+        return lambda value: default if value is _ABSENT else take(value)
 
 
 def _logical(read: Callable[[Any], Any], plain: Take) -> Take:
@@ -348,12 +348,6 @@ def _logical(read: Callable[[Any], Any], plain: Take) -> Take:
         return varint(found) if type(found) is int else _sized(found)
 
     return take
-
-
-def _or_default(take: Take, default: bytes | None) -> Take:
-    if default is None:
-        return take
-    return lambda value: default if value is _ABSENT else take(value)
 
 
 def _branch_of(kind: AvroType) -> str:

@@ -3,16 +3,18 @@
 from collections.abc import Sequence
 
 from opentelemetry.semconv.attributes import http_attributes, server_attributes
-from opentelemetry.trace import Span, SpanKind
+from opentelemetry.trace import Link, SpanContext, SpanKind
 
 from hermes_actors.consumer.delivery.delivery import Delivery, Settlement, Transitions
 from hermes_actors.consumer.senders.sender import SendOutcome
 from hermes_actors.metadata.catalog import LiveSubscription
 from hermes_actors.model.dead_letter import DiscardReason
-from hermes_actors.model.message import trace_of
 from hermes_actors.model.subscription import BatchPolicy, DeliveryMode
 from hermes_actors.model.trace_context import TraceContext
-from hermes_actors.telemetry.tracing import Attributes, Tracing, carried, failed, messaging
+from hermes_actors.telemetry.tracing import Attributes, Span, Tracing, context_in, messaging
+
+LINKS_MAX = 128
+"""The maximum number of messages that the span of a batch links to."""
 
 _PROCESS = "process"
 _SETTLE = "settle"
@@ -70,11 +72,12 @@ class DeliverySpans(Transitions):
             if trace is None:
                 return
         trace.end_attempt()
-        attributes: dict[str, str | int] = {http_attributes.HTTP_REQUEST_METHOD: "POST"}
+        attributes: Attributes = {http_attributes.HTTP_REQUEST_METHOD: "POST"}
         if first.attempts:
             attributes["http.request.resend_count"] = first.attempts
-        trace.attempt = self._tracing.begin("POST", SpanKind.CLIENT, attributes, trace.span)
-        trace.traceparent, trace.tracestate = carried(trace.attempt)
+        parent = None if trace.span is None else trace.span.context
+        trace.attempt = self._tracing.begin("POST", SpanKind.CLIENT, attributes, parent)
+        trace.traceparent, trace.tracestate = trace.attempt.carried()
 
     def answered(self, deliveries: Sequence[Delivery], outcome: SendOutcome, took_s: float) -> None:
         """End the attempt with its outcome."""
@@ -85,19 +88,18 @@ class DeliverySpans(Transitions):
         attempt = trace.attempt
         if self._is_broadcast:
             # One recipient's answer; the attempt ends with the decision after all of them.
-            attempt.add_event(
-                "answered", {http_attributes.HTTP_RESPONSE_STATUS_CODE: outcome.status}
-            )
+            status: Attributes = {http_attributes.HTTP_RESPONSE_STATUS_CODE: outcome.status}
+            attempt.add_event("answered", status)
             return
         if first.route is not None:
             origin = first.route.origin
-            attempt.set_attribute(server_attributes.SERVER_ADDRESS, origin.host)
-            attempt.set_attribute(server_attributes.SERVER_PORT, origin.port)
+            attempt.attributes[server_attributes.SERVER_ADDRESS] = origin.host
+            attempt.attributes[server_attributes.SERVER_PORT] = origin.port
         if outcome.status:
-            attempt.set_attribute(http_attributes.HTTP_RESPONSE_STATUS_CODE, outcome.status)
+            attempt.attributes[http_attributes.HTTP_RESPONSE_STATUS_CODE] = outcome.status
         if not outcome.is_success:
             failure = outcome.failure
-            failed(attempt, str(outcome.status) if failure is None else failure.value)
+            attempt.fail(str(outcome.status) if failure is None else failure.value)
         trace.end_attempt()
 
     def given_up(self, deliveries: Sequence[Delivery], reason: DiscardReason) -> None:
@@ -105,14 +107,14 @@ class DeliverySpans(Transitions):
         for delivery in deliveries:
             message = delivery.message
             trace = delivery.trace if isinstance(delivery.trace, DeliveryTrace) else None
-            parent: TraceContext | Span | None = None
+            parent: SpanContext | None = None
             if trace is not None and trace.span is not None:
                 trace.end_attempt()
-                failed(trace.span, reason.value)
-                parent = trace.span
+                trace.span.fail(reason.value)
+                parent = trace.span.context
             if (parent is None or self._is_batch) and message is not None:
                 # A batch's trace is not a message's trace.
-                parent = trace_of(message) if self._follows(delivery) else None
+                parent = context_in(message) if self._follows(delivery) else None
             if parent is None:
                 continue
             if trace is None:
@@ -132,7 +134,7 @@ class DeliverySpans(Transitions):
             if isinstance(trace, DeliveryTrace):
                 for span in (trace.span, trace.letter):
                     if span is not None:
-                        span.set_attribute("hermes.settlement", settlement.value)
+                        span.attributes["hermes.settlement"] = settlement.value
                 trace.end()
                 delivery.trace = None
 
@@ -152,30 +154,24 @@ class DeliverySpans(Transitions):
         first = deliveries[0]
         name = f"deliver {self._topic}"
         if self._is_batch:
-            contexts = [
-                context
-                for each in deliveries
-                if self._follows(each) and each.message and (context := trace_of(each.message))
-            ]
+            messages = [each.message for each in deliveries if each.message and self._follows(each)]
             if isinstance(first.trace, DeliveryTrace):
                 # The batch was reassembled.
                 first.trace.end()
                 first.trace = None
-            if not contexts:
+            if not messages:
                 return None
-            attributes: Attributes = messaging(
-                "deliver",
-                _PROCESS,
-                self._topic,
-                subscription=self._subscription,
-                count=len(deliveries),
+            whose, count = self._subscription, len(deliveries)
+            attributes = messaging(
+                "deliver", _PROCESS, self._topic, subscription=whose, count=count
             )
-            span = self._tracing.begin_for_many(name, SpanKind.CONSUMER, attributes, contexts)
+            links = [Link(context_in(each)) for each in messages[:LINKS_MAX]]
+            span = self._tracing.begin(name, SpanKind.CONSUMER, attributes, links=links)
         else:
             if first.message is None or not self._follows(first):
                 return None
             attributes = self._attributes("deliver", _PROCESS, first)
-            parent = trace_of(first.message)
+            parent = context_in(first.message)
             span = self._tracing.begin(name, SpanKind.CONSUMER, attributes, parent)
         trace = first.trace = DeliveryTrace(span)
         return trace
