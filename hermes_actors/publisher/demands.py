@@ -77,11 +77,9 @@ class Head:
         ignored, as in Hermes.
         """
         if self._body_head is None:
-            self._body_head = BodyHead(
-                self.get("content-type"),
-                _number(self.get("schema-version")),
-                _number(self.get("schema-id")),
-            )
+            version, schema_id = self.get("schema-version"), self.get("schema-id")
+            content_type = self.get("content-type")
+            self._body_head = BodyHead(content_type, _number(version), _number(schema_id))
         return self._body_head
 
     def pairs(self) -> list[tuple[str, str]]:

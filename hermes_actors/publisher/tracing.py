@@ -20,7 +20,7 @@ _SPANS = {Via.LOCAL.value: "append", Via.HEDGE.value: "hedge", Via.FALLBACK.valu
 
 class PublishTrace(TraceContext):
     """The trace of a publish: its messages carry its span. `appends` are the spans of open appends,
-    each with its datacentre.
+    by datacentre.
     """
 
     __slots__ = ("appends", "span")
@@ -28,7 +28,7 @@ class PublishTrace(TraceContext):
     def __init__(self, span: Span) -> None:
         super().__init__(*span.carried())
         self.span = span
-        self.appends: list[tuple[str, Span]] = []
+        self.appends: dict[str, Span] = {}
 
 
 class PublishSpans(Transitions):
@@ -62,14 +62,10 @@ class PublishSpans(Transitions):
     def sent(self, pendings: Sequence[Pending], dc: str, via: str) -> None:
         """Begin the span of an append."""
         for pending, trace in self._traced(pendings):
-            name, topic = _SPANS.get(via, "append"), pending.route.name
-            span = self._tracing.begin(
-                f"{name} {topic}",
-                SpanKind.PRODUCER,
-                messaging(name, _SEND, topic, dc=dc, via=via, body_size=pending.body_bytes),
-                trace.span.context,
-            )
-            trace.appends.append((dc, span))
+            name, topic, size = _SPANS.get(via, "append"), pending.route.name, pending.body_bytes
+            attributes = messaging(name, _SEND, topic, dc=dc, via=via, body_size=size)
+            parent, shown = trace.span.context, f"{name} {topic}"
+            trace.appends[dc] = self._tracing.begin(shown, SpanKind.PRODUCER, attributes, parent)
             self._open += 1
 
     def answered(
@@ -83,15 +79,10 @@ class PublishSpans(Transitions):
         """End the span of an append with its outcome."""
         at = 0
         for pending in pendings if self._open else ():
-            following = at + pending.count
-            trace = pending.trace
-            if type(trace) is PublishTrace:
-                for append in trace.appends:
-                    if append[0] == dc:
-                        trace.appends.remove(append)
-                        _end(append[1], partition, outcomes[at:following])
-                        self._open -= 1
-                        break
+            following, trace = at + pending.count, pending.trace
+            if isinstance(trace, PublishTrace) and dc in trace.appends:
+                _end(trace.appends.pop(dc), partition, outcomes[at:following])
+                self._open -= 1
             at = following
 
     def kept(self, pending: Pending, messages: Sequence[Message]) -> None:
@@ -124,18 +115,16 @@ class PublishSpans(Transitions):
     ) -> None:
         """Record an append from the spool; its messages carry their trace contexts."""
         ended_ns = self._clock.now_ms() * 1_000_000
+        started_ns = ended_ns - round(took_s * 1e9)
         for entry, outcome in zip(entries, outcomes, strict=True):
             message = entry.message
             if self._tracing.follows(message.traceparent):
                 what = {"via": message.via, "message_id": message.id, "dc": dc}
                 size = len(message.body)
                 attributes = messaging("replay", _SEND, entry.topic, body_size=size, **what)
+                parent, name = context_in(message), f"replay {entry.topic}"
                 span = self._tracing.begin(
-                    f"replay {entry.topic}",
-                    SpanKind.PRODUCER,
-                    attributes,
-                    context_in(message),
-                    started_ns=ended_ns - round(took_s * 1e9),
+                    name, SpanKind.PRODUCER, attributes, parent, started_ns=started_ns
                 )
                 _end(span, partition, [outcome], ended_ns)
 

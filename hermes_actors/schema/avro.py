@@ -12,6 +12,7 @@ from typing import Any, assert_never
 
 import fastavro
 import msgspec
+from msgspec import DecodeError
 
 from hermes_actors.errors import Refused
 from hermes_actors.schema.avro_conversion import Conversion, Encoding, TakeFields, Unfit
@@ -45,7 +46,7 @@ class AvroSchema:
     the loop's limit; None if it may only be used in a worker.
     """
 
-    __slots__ = ("_lenient", "_metadata", "_schema", "_strict", "has_metadata", "parts")
+    __slots__ = ("_bodies", "_lenient", "_metadata", "_schema", "_strict", "has_metadata", "parts")
 
     def __init__(self, types: AvroTypes) -> None:
         """Compile the schema. Raises Refused with FORMAT_ERROR; the message gives the reason."""
@@ -53,6 +54,7 @@ class AvroSchema:
         self._schema = types.root
         try:
             lenient = Conversion(types, Encoding.LENIENT)
+            self._bodies = lenient.bodies(types.root)
             self._lenient = lenient.fields(types.root)
             self._strict = Conversion(types, Encoding.STRICT).fields(types.root)
             self._metadata = _Metadata.of(types, lenient)
@@ -72,10 +74,13 @@ class AvroSchema:
                     return body
                 return self._metadata.replaced(body, metadata)
             case BodyForm.JSON:
-                decoded = _decoded(body)
-                if type(decoded) is not dict:
-                    raise Refused(f"{_NOT_PARSED} It is not a JSON object")
-                fields = _taken(self._lenient, decoded, _LENIENT)
+                try:
+                    fields = self._bodies(body)
+                except (DecodeError, ValueError, RecursionError, Unfit):
+                    decoded = _decoded(body)
+                    if type(decoded) is not dict:
+                        raise Refused(f"{_NOT_PARSED} It is not a JSON object") from None
+                    fields = _taken(self._lenient, decoded, _LENIENT)
             case BodyForm.AVRO_JSON:
                 fields = _taken(self._strict, _decoded(body), _STRICT)
             case _:
@@ -194,7 +199,7 @@ def _require_end(source: io.BytesIO, body: bytes) -> None:
 def _decoded(body: bytes) -> Any:
     try:
         return msgspec.json.decode(body)
-    except (msgspec.DecodeError, ValueError, RecursionError) as error:
+    except (DecodeError, ValueError, RecursionError) as error:
         raise Refused(f"{_NOT_PARSED} It is not valid JSON: {error}") from error
 
 

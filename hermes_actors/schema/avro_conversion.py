@@ -8,10 +8,15 @@ is checked and written in one pass.
 import struct
 from collections.abc import Callable
 from enum import Enum, auto
+from functools import partial
 from math import inf
 from operator import call
 from types import NoneType
-from typing import Any
+from typing import Annotated, Any
+
+from msgspec import Meta, defstruct
+from msgspec.json import Decoder
+from msgspec.structs import astuple
 
 from hermes_actors.schema.avro_logical import LOGICAL_READS
 from hermes_actors.schema.avro_types import LOGICAL, PRIMITIVES, AvroTypes, no_schema
@@ -122,16 +127,14 @@ class Conversion:
         match what:
             case "null":
                 return self._exactly(what, NoneType, lambda _value: b"")
-            case "boolean":
-                return self._exactly(what, bool, (b"\0", b"\1").__getitem__)
-            case "string":
-                return self._exactly(what, str, _text)
+            case "boolean" | "string":
+                return self._exactly(what, *_PLAIN[what])
             case "int" | "long":
                 plain = self._integer(what)
             case "float":
                 plain = self._number(what, struct.Struct("<f").pack)
             case "double":
-                plain = self._number(what, struct.Struct("<d").pack)
+                plain = self._number(what, _PLAIN[what][1])
             case _ if self._is_strict:
                 plain = lambda value: _sized(self._latin(value))  # noqa: E731
             case _:
@@ -162,19 +165,18 @@ class Conversion:
 
     def _integer(self, what: str) -> Take:
         limit = 1 << (_BITS[what] - 1)
+        convert = partial(self._within, what) if self._is_strict else narrowed
 
         def integer(value: Any) -> bytes:
             if type(value) is int and -limit <= value < limit:
                 return varint(value)
             if type(value) is not int and type(value) is not float:
                 raise self._wrong(what, value)
-            if self._is_strict:
-                return varint(self._within(what, limit, value))
-            return varint(narrowed(value, limit))
+            return varint(convert(value, limit))
 
         return integer
 
-    def _within(self, what: str, limit: int, value: float) -> int:
+    def _within(self, what: str, value: float, limit: int) -> int:
         if type(value) is float and not (value.is_integer() and -limit <= value < limit):
             raise self._wrong(what, value)
         if not -limit <= value < limit:
@@ -296,6 +298,22 @@ class Conversion:
             records[name] = lambda value: b"".join(fields(value))
         return records[name]
 
+    def bodies(self, kind: dict[str, Any]) -> Callable[[bytes], list[bytes]]:
+        """Return the function for JSON bodies of a record. msgspec checks plain fields while it
+        decodes them. If it raises anything, `fields` decides.
+        """
+        names, members, writes = {}, [], []
+        for at, field in enumerate(kind["fields"]):
+            what = field["type"] if isinstance(field["type"], dict) else {"type": field["type"]}
+            is_plain = "default" not in field and LOGICAL not in what
+            plain = _PLAIN.get(str(what["type"])) if is_plain else None
+            names[f"f{at}"] = field["name"]
+            writes.append(plain[1] if plain else self._field(field))
+            members.append((f"f{at}", plain[0]) if plain else (f"f{at}", Any, _ABSENT))
+        decode = Decoder(defstruct("Body", members, rename=names, kw_only=True)).decode
+        # From bytes, msgspec would not check the UTF-8 of what is left out.
+        return lambda body: [*map(call, writes, astuple(decode(body.decode())))]
+
     def fields(self, kind: dict[str, Any]) -> TakeFields:
         """Return the function for the fields of a record."""
         names = [field["name"] for field in kind["fields"]]
@@ -398,3 +416,13 @@ def _text(text: str) -> bytes:
 def _block(length: int, items: list[bytes]) -> bytes:
     """An array or a map, whose items are written in one block."""
     return b"".join((varint(length), *items, b"\0")) if length else b"\0"
+
+
+_PLAIN: dict[str, tuple[Any, Take]] = {
+    "boolean": (bool, (b"\0", b"\1").__getitem__),
+    "double": (float, struct.Struct("<d").pack),
+    "int": (Annotated[int, Meta(ge=-(2**31), le=2**31 - 1)], varint),
+    "long": (Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)], varint),
+    "string": (str, _text),
+}
+"""The types that msgspec checks as the lenient encoding does, and how to write their values."""

@@ -120,12 +120,9 @@ class DeliverySpans(Transitions):
             if trace is None:
                 trace = delivery.trace = DeliveryTrace(None)
             attributes = self._attributes("dead_letter", _SETTLE, delivery)
-            trace.letter = self._tracing.begin(
-                f"dead letter {self._topic}",
-                SpanKind.PRODUCER,
-                {**attributes, "hermes.discard_reason": reason.value},
-                parent,
-            )
+            attributes["hermes.discard_reason"] = reason.value
+            name = f"dead letter {self._topic}"
+            trace.letter = self._tracing.begin(name, SpanKind.PRODUCER, attributes, parent)
 
     def settled(self, deliveries: Sequence[Delivery], settlement: Settlement) -> None:
         """End the delivery's spans."""
