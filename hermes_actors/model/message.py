@@ -141,11 +141,9 @@ _json = json.JSONDecoder()
 
 def to_record(message: Message, envelope: Envelope = Envelope.NATIVE, via: str = "") -> Record:
     """Encode the message as a record; `via` replaces the message's own `via` if not empty."""
-    propagated: tuple[tuple[str, bytes], ...] = ()
-    if message.propagated:
-        propagated = tuple(
-            (_PROPAGATED_PREFIX + name, value.encode()) for name, value in message.propagated
-        )
+    propagated = tuple(
+        [(_PROPAGATED_PREFIX + name, value.encode()) for name, value in message.propagated]
+    )
     if message.only_for:
         propagated = ((ONLY_FOR, message.only_for.encode()), *propagated)
     if message.attributes:

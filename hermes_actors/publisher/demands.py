@@ -77,9 +77,8 @@ class Head:
         ignored, as in Hermes.
         """
         if self._body_head is None:
-            version, schema_id = self.get("schema-version"), self.get("schema-id")
-            content_type = self.get("content-type")
-            self._body_head = BodyHead(content_type, _number(version), _number(schema_id))
+            version, own_id = self.get("schema-version"), self.get("schema-id")
+            self._body_head = BodyHead(self.get("content-type"), _number(version), _number(own_id))
         return self._body_head
 
     def pairs(self) -> list[tuple[str, str]]:

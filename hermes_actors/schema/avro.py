@@ -12,7 +12,6 @@ from typing import Any, assert_never
 
 import fastavro
 import msgspec
-from msgspec import DecodeError
 
 from hermes_actors.errors import Refused
 from hermes_actors.schema.avro_conversion import Conversion, Encoding, TakeFields, Unfit
@@ -76,7 +75,7 @@ class AvroSchema:
             case BodyForm.JSON:
                 try:
                     fields = self._bodies(body)
-                except (DecodeError, ValueError, RecursionError, Unfit):
+                except (msgspec.DecodeError, ValueError, RecursionError, Unfit):
                     decoded = _decoded(body)
                     if type(decoded) is not dict:
                         raise Refused(f"{_NOT_PARSED} It is not a JSON object") from None
@@ -199,7 +198,7 @@ def _require_end(source: io.BytesIO, body: bytes) -> None:
 def _decoded(body: bytes) -> Any:
     try:
         return msgspec.json.decode(body)
-    except (DecodeError, ValueError, RecursionError) as error:
+    except (msgspec.DecodeError, ValueError, RecursionError) as error:
         raise Refused(f"{_NOT_PARSED} It is not valid JSON: {error}") from error
 
 

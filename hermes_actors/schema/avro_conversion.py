@@ -125,9 +125,7 @@ class Conversion:
 
     def _primitive(self, what: str, described: dict[str, Any]) -> Take:
         match what:
-            case "null":
-                return self._exactly(what, NoneType, lambda _value: b"")
-            case "boolean" | "string":
+            case "null" | "boolean" | "string":
                 return self._exactly(what, *_PLAIN[what])
             case "int" | "long":
                 plain = self._integer(what)
@@ -419,6 +417,7 @@ def _block(length: int, items: list[bytes]) -> bytes:
 
 
 _PLAIN: dict[str, tuple[Any, Take]] = {
+    "null": (NoneType, lambda _value: b""),
     "boolean": (bool, (b"\0", b"\1").__getitem__),
     "double": (float, struct.Struct("<d").pack),
     "int": (Annotated[int, Meta(ge=-(2**31), le=2**31 - 1)], varint),

@@ -1,6 +1,7 @@
 """The check of a topic's messages when they are published, by the topic's current schemas."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, ClassVar
 
 from msgspec import Struct
@@ -75,14 +76,15 @@ class Validation:
         """Check a message, immediately or in a worker. An unknown schema is looked up first."""
         chosen = self._chosen(head)
         if isinstance(chosen, HermesError):
-
-            def looked_up() -> None:
-                self._look()
-                self._check(message, head, self._chosen(head), done, is_wanted)
-
-            self._source.ask(self._topic, looked_up)
+            self._source.ask(self._topic, partial(self._looked_up, message, head, done, is_wanted))
         else:
             self._check(message, head, chosen, done, is_wanted)
+
+    def _looked_up(
+        self, message: Message, head: BodyHead, done: Done, is_wanted: Callable[[], bool]
+    ) -> None:
+        self._look()
+        self._check(message, head, self._chosen(head), done, is_wanted)
 
     def _check(
         self,
