@@ -11,8 +11,8 @@ from typing import Any, Protocol
 from hermes_actors.config import FrontendConfig
 from hermes_actors.errors import Refused
 from hermes_actors.publisher.answers import Answer, error_answer
-from hermes_actors.publisher.edges.http1.wire import Heads, Renderer
-from hermes_actors.publisher.edges.http2.heads import Heads as Http2Heads
+from hermes_actors.publisher.edges.http1.wire import Renderer
+from hermes_actors.publisher.edges.http2.heads import Heads
 from hermes_actors.publisher.edges.request import Request
 from hermes_actors.publisher.pending import Pending
 from hermes_actors.security.account import ClientCertificate
@@ -165,7 +165,6 @@ class Edge:
         self.host = host
         self.config = config
         self.heads = Heads(config)
-        self.http2_heads = Http2Heads(config)
         self.renderer = Renderer(config)
         self.head_timeout_s = config.head_timeout_ms / 1_000
         self.silence_s = silence_s

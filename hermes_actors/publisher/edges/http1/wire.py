@@ -9,7 +9,7 @@ request.
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from http import HTTPStatus
 from wsgiref.handlers import format_date_time
 
@@ -44,8 +44,8 @@ _PART_BYTES = 1_024
 """Only a chunk's data is longer; this many bytes hold 170 chunks of one byte."""
 _PIECES_MAX = 32
 """After this many pieces the caller gets control back."""
-_CHUNK_SIZE = re.compile(rb"([1-9A-Fa-f][0-9A-Fa-f]{0,6})\r\n")
-_PART_OF_SIZE = re.compile(rb"[1-9A-Fa-f][0-9A-Fa-f]{0,6}\r?")
+_CHUNK_SIZE = re.compile(rb"0{0,7}([1-9A-Fa-f][0-9A-Fa-f]{0,6})\r\n")
+_PART_OF_SIZE = re.compile(rb"0{0,7}[1-9A-Fa-f][0-9A-Fa-f]{0,6}\r?")
 _CHUNKED_REQUEST = b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n"
 
 CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
@@ -147,7 +147,7 @@ class Heads:
 
     def __init__(self, config: FrontendConfig) -> None:
         self._config = config
-        self._known: dict[bytes, Request] = {}
+        self._known: dict[Hashable, Request] = {}
         self._line_bytes_max = config.url_bytes_max + _LINE_BYTES
         self.bytes_max = (
             self._line_bytes_max + config.header_bytes_max + _LINE_BYTES * config.headers_max
@@ -161,11 +161,14 @@ class Heads:
             if len(raw) > self.bytes_max:
                 raise Malformed(TOO_LARGE)
             request = _request(raw, self._config)
-            if len(raw) <= _KNOWN_BYTES_MAX:
-                if len(self._known) >= _KNOWN_MAX:
-                    self._known.clear()
-                self._known[raw] = request
+            self._remember(raw, len(raw), request)
         return request
+
+    def _remember(self, head: Hashable, size_bytes: int, request: Request) -> None:
+        if size_bytes <= _KNOWN_BYTES_MAX:
+            if len(self._known) >= _KNOWN_MAX:
+                self._known.clear()
+            self._known[head] = request
 
     def check_part(self, part: bytes) -> None:
         """Raise Malformed at once for the beginning of a head that cannot become valid."""

@@ -14,13 +14,14 @@ from h2.exceptions import ProtocolError
 from hypercorn.config import Config
 from hypercorn.events import Closed, RawData
 from hypercorn.events import Event as WireEvent
+from hypercorn.protocol.h2 import H2Protocol
 
 from hermes_actors.publisher.edges.edge import LEAVE_S, Edge, Fields, Wire
 from hermes_actors.publisher.edges.http1.wire import Malformed
 from hermes_actors.publisher.edges.http2.coroutines import Coroutines
 from hermes_actors.publisher.edges.http2.frames import LAST_STREAM, FrameGuard, TooMuch, go_away
 from hermes_actors.publisher.edges.http2.heads import check
-from hermes_actors.publisher.edges.http2.protocol import Frames, Protocol, StreamQueue
+from hermes_actors.publisher.edges.http2.protocol import Frames, StreamQueue
 from hermes_actors.publisher.edges.http2.stream import Stream
 from hermes_actors.security.account import ClientCertificate
 
@@ -55,9 +56,9 @@ class Http2Connection:
         self._is_running = self._runs_soon = False
         self._guard = FrameGuard(edge.heads.bytes_max)
         self.frames = Frames(edge.heads.bytes_max, self._events)
-        make: Any = Protocol
+        make: Any = H2Protocol
         context = SimpleNamespace(event_class=self._coroutines.event)
-        self.protocol: Protocol = make(
+        self.protocol: H2Protocol = make(
             None, Config(), context, self, {}, False, None, None, self._send
         )
         self.protocol.connection = self.frames
@@ -233,7 +234,7 @@ class Http2Connection:
                 elif not isinstance(event, PriorityUpdated):
                     yield event
                     if isinstance(event, StreamReset):
-                        self._coroutines.add(self.protocol.forget(event.stream_id))
+                        self._coroutines.add(self.forget(event.stream_id))
         except ProtocolError as error:
             self._end(error.error_code)
 
@@ -247,7 +248,7 @@ class Http2Connection:
         """Begin a request. Raises ProtocolError."""
         self.due_s, self._since_s = 0.0, self.edge.now_s
         try:
-            request = self.edge.http2_heads.request(event)
+            request = self.edge.heads.request_of(event)
         except Malformed as malformed:
             no_body = [(b"content-length", b"0")]
             self.send_head(event.stream_id, malformed.status, no_body, ends=True)
@@ -267,6 +268,15 @@ class Http2Connection:
                 stream_id, [(b":status", b"%d" % status), *fields, date], end_stream=ends
             )
         self.write_soon()
+
+    async def forget(self, stream_id: int) -> None:
+        """Drop the rest of an answer that was reset; hypercorn would keep it while there is nothing
+        to send or no window.
+        """
+        buffer = self.protocol.stream_buffers.pop(stream_id, None)
+        self.protocol.priority.remove_stream(stream_id)
+        if buffer is not None:
+            await buffer.close()
 
     def takes_page(self, stream_id: int) -> bool:
         """True if a page that takes time to render may begin: the client must have read the one

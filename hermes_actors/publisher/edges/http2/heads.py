@@ -7,13 +7,10 @@ from h2.events import RequestReceived
 from h2.utilities import HeaderValidationFlags, normalize_inbound_headers, validate_headers
 from hypercorn.utils import filter_pseudo_headers
 
-from hermes_actors.config import FrontendConfig
 from hermes_actors.publisher.edges.http1 import wire
 from hermes_actors.publisher.edges.request import Request
 from hermes_actors.publisher.pending import ABSENT, CHUNKED
 
-_KNOWN_MAX = 1_024
-_KNOWN_BYTES_MAX = 2_048
 _FIELD_BYTES = 32
 
 
@@ -23,14 +20,10 @@ def check(headers: Iterable[Any], *, is_trailer: bool = False) -> list[Any]:
     return list(validate_headers(normalize_inbound_headers(headers, flags), flags))
 
 
-class Heads:
-    """Parses the heads of requests, and remembers recent ones, as `http1.wire.Heads`."""
+class Heads(wire.Heads):
+    """Parses the heads of requests over HTTP/2, too."""
 
-    def __init__(self, config: FrontendConfig) -> None:
-        self._config = config
-        self._known: dict[tuple[Any, ...], Request] = {}
-
-    def request(self, event: RequestReceived) -> Request:
+    def request_of(self, event: RequestReceived) -> Request:
         """Return the request with this head. Raises ProtocolError, and Malformed for a method or
         path that HTTP/1.1 does not allow either.
         """
@@ -38,15 +31,12 @@ class Heads:
         key = (has_body, *headers)
         request = self._known.get(key)
         if request is None:
-            request = self._request(check(headers), CHUNKED if has_body else ABSENT)
+            request = self._parsed(check(headers), CHUNKED if has_body else ABSENT)
             size_bytes = sum(_FIELD_BYTES + len(name) + len(value) for name, value in headers)
-            if size_bytes <= _KNOWN_BYTES_MAX:
-                if len(self._known) >= _KNOWN_MAX:
-                    self._known.clear()
-                self._known[key] = request
+            self._remember(key, size_bytes, request)
         return request
 
-    def _request(self, headers: list[Any], expected_bytes: int) -> Request:
+    def _parsed(self, headers: list[Any], expected_bytes: int) -> Request:
         pseudo = dict(headers)
         method, target = pseudo[b":method"].decode("latin-1"), pseudo.get(b":path", b"")
         if method not in wire.METHODS:

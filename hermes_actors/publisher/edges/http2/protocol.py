@@ -1,5 +1,5 @@
-"""hypercorn's HTTP/2 protocol and h2's connection with the changes that a node needs: fewer steps
-for each request, and further limits.
+"""What replaces h2's connection and the priorities in hypercorn's HTTP/2 protocol: fewer steps for
+each request, and further limits.
 
 Each name of hypercorn used here, in `connection.py` or in `stream.py` is tested in
 `tests/publisher/test_hypercorn_contract.py`.
@@ -11,11 +11,9 @@ from functools import partial
 
 from h2.config import H2Configuration
 from h2.connection import H2Connection
-from h2.errors import ErrorCodes
 from h2.events import Event as FrameEvent
 from h2.exceptions import ProtocolError
 from h2.settings import SettingCodes, Settings
-from hypercorn.protocol.h2 import H2Protocol, StreamBuffer
 from priority.priority import DeadlockError, MissingStreamError
 
 STREAMS_MAX = 1_000
@@ -25,12 +23,7 @@ _WRITE_BYTES = 65_536
 
 
 _LONG_BYTES = 127
-_STATIC_NAMES = {
-    b":status": b"\x08",
-    b"content-length": b"\x0f\x0d",
-    b"content-type": b"\x0f\x10",
-    b"date": b"\x0f\x12",
-}
+_STATIC_NAMES = {b":status": b"\x08", b"content-length": b"\x0f\x0d", b"date": b"\x0f\x12"}
 """Names in HPACK's static table, as the beginning of a literal."""
 
 
@@ -92,9 +85,8 @@ class Frames(H2Connection):
     def release(self, stream_id: int) -> bool:
         """Enlarge the window again. True if there was anything to acknowledge."""
         size = self._held.pop(stream_id, 0)
-        if size:
-            with suppress(ProtocolError):
-                self.acknowledge_received_data(size, stream_id)
+        with suppress(ProtocolError):
+            self.acknowledge_received_data(size, stream_id)
         return size > 0
 
     def send_data(self, stream_id: int, data: bytes) -> None:  # type: ignore[override]
@@ -124,13 +116,11 @@ class StreamQueue:
         self._is_paused = is_paused
         self._due: dict[int, None] = {}
 
-    def remove_stream(self, stream_id: int) -> None:
-        """As `block`, for ever."""
-        self.block(stream_id)
-
     def block(self, stream_id: int) -> None:
         """Take the stream out of the rotation: it has nothing to send, or no window."""
         self._due.pop(stream_id, None)
+
+    remove_stream = block
 
     def unblock(self, stream_id: int) -> None:
         """Put the stream into the rotation. Raises MissingStreamError."""
@@ -145,27 +135,3 @@ class StreamQueue:
             self._due[stream_id] = None
             return stream_id
         raise DeadlockError
-
-
-class Protocol(H2Protocol):
-    """hypercorn's protocol, which carries the bodies of requests and answers."""
-
-    def buffer(self, stream_id: int) -> StreamBuffer:
-        """Make the buffer of an answer's body."""
-        buffer = self.stream_buffers[stream_id] = StreamBuffer(self.context.event_class)
-        return buffer
-
-    async def reset(self, stream_id: int) -> None:
-        """Reset a stream whose answer cannot continue."""
-        with suppress(ProtocolError):
-            self.connection.reset_stream(stream_id, ErrorCodes.INTERNAL_ERROR)
-        await self.forget(stream_id)
-
-    async def forget(self, stream_id: int) -> None:
-        """Drop the rest of a stream that was reset; hypercorn would keep it while there is nothing
-        to send or no window.
-        """
-        buffer = self.stream_buffers.pop(stream_id, None)
-        self.priority.remove_stream(stream_id)
-        if buffer is not None:
-            await buffer.close()

@@ -1,8 +1,11 @@
 """One request over HTTP/2, and its answer."""
 
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from h2.errors import ErrorCodes
+from h2.exceptions import ProtocolError
 from hypercorn.protocol.events import Body as BodyEvent
 from hypercorn.protocol.events import EndBody, Event
 from hypercorn.protocol.h2 import StreamBuffer
@@ -26,8 +29,7 @@ class Stream:
 
     def __init__(self, connection: "Http2Connection", stream_id: int, request: Request) -> None:
         self._connection = connection
-        self.certificate = connection.certificate
-        self.address = connection.address
+        self.certificate, self.address = connection.certificate, connection.address
         self._id = stream_id
         self._request = request
         self._buffer: StreamBuffer | None = None
@@ -39,8 +41,7 @@ class Stream:
         # The head of the answer, until the first piece is written.
         self._head: tuple[int, Fields] | None = None
         self._unsent = b""
-        self._has_ended = self._is_over = False
-        self._is_finished = self._is_writing = False
+        self._has_ended = self._is_over = self._is_finished = self._is_writing = False
 
     # The connection.
 
@@ -201,7 +202,8 @@ class Stream:
         if not self._is_writing and self._id in connection.streams:
             self._is_writing = True
             if self._buffer is None:
-                self._buffer = connection.protocol.buffer(self._id)
+                self._buffer = StreamBuffer(connection.protocol.context.event_class)
+                connection.protocol.stream_buffers[self._id] = self._buffer
             connection.start(self._write_all(self._buffer))
 
     def hold(self) -> None:
@@ -219,6 +221,9 @@ class Stream:
             self._connection.start(self._reset())
 
     async def _reset(self) -> None:
-        self._connection.streams.pop(self._id, None)
+        connection = self._connection
+        connection.streams.pop(self._id, None)
         self._gone()
-        await self._connection.protocol.reset(self._id)
+        with suppress(ProtocolError):
+            connection.frames.reset_stream(self._id, ErrorCodes.INTERNAL_ERROR)
+        await connection.forget(self._id)
