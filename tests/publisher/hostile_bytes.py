@@ -20,6 +20,7 @@ NAMES = (
     b"Transfer_Encoding", b"Transfer-Encoding\t", b"Content-Length", b"content-length",
     b"Content-Length ", b"\x00Content-Length", b"Content Length", b"Content-Length\x0b",
 )  # fmt: skip
+LARGE = b"\r\n0\r\n\r\n" + b"x" * 2_042
 CHUNKS = (
     b"2\r\n{}\r\n0\r\n\r\n", b"2;a=b\r\n{}\r\n0;c\r\n\r\n", b"2\n{}\n0\n\n", b"2\r\n{}0\r\n\r\n",
     b"2 \r\n{}\r\n0\r\n\r\n", b" 2\r\n{}\r\n0\r\n\r\n", b"0x2\r\n{}\r\n0\r\n\r\n",
@@ -30,6 +31,12 @@ CHUNKS = (
     b"4\r\n\r\n\r\n\r\n0\r\n\r\n", b"2\r\n{}\r\n0\r\nContent-Length: 3\r\n\r\n",
     b"2\r\n{}\r\n0\r\nX: y\n\r\n", b"1;" + b"e" * 3_000 + b"\r\nx\r\n0\r\n\r\n",
     b"2;a=\"\r\n\r\n\"\r\n{}\r\n0\r\n\r\n",
+    *[each.replace(b"@", LARGE) for each in (
+        b"801\r\n@\r\n0\r\n\r\n", b"801\r\n@\r\n2\r\n{}\r\n0801\r\n@\r\n0\r\n\r\n",
+        b"801\r\n@0\r\n\r\n", b"801\r\n@xx0\r\n\r\n", b"800\r\n@\r\n0\r\n\r\n",
+        b"802\r\n@\r\n0\r\n\r\n", b"801\n@\n0\n\n", b"801 \r\n@\r\n0\r\n\r\n",
+        b"801;a\r\n@\r\n0\r\n\r\n", b"801\r\n@\n0\r\n\r\n",
+    )],
 )  # fmt: skip
 LINES = (
     b"POST /topics/shop.orders HTTP/1.1\r\n", b"POST  /topics/shop.orders HTTP/1.1\r\n",

@@ -22,7 +22,9 @@ def pieces(body, cuts):
 def split(splitter, parts):
     found = []
     for part in parts:
-        found += splitter.feed(part)
+        while part:
+            messages, part = splitter.feed(part)
+            found += messages
     return found + splitter.finish()
 
 
@@ -56,15 +58,22 @@ def test_lines_are_cut_at_their_ends(lines, end, is_ended, cuts, bytes_max) -> N
     assert len([line for line in long if line[: bytes_max + 1].strip()]) <= len(cut) <= len(long)
 
 
+@pytest.mark.parametrize("count", [999, 1_000, 1_001, 2_500])
+def test_after_a_thousand_lines_others_get_their_turn(count) -> None:
+    splitter, body = LineSplitter(10), b"1\n" * count + b"2"
+    assert len(splitter.feed(body)[0]) == min(count, 1_000)
+    assert split(LineSplitter(10), [body]) == [b"1"] * count + [b"2"]
+
+
 def test_what_is_kept_between_two_pieces_is_bounded() -> None:
     lines = LineSplitter(1_000)
     elements = ArraySplitter(1_000)
     for _ in range(1_000):
-        assert lines.feed(b"x" * 500) == []
-        assert elements.feed(b"x" * 500) == []
+        assert lines.feed(b"x" * 500) == ([], b"")
+        assert elements.feed(b"x" * 500) == ([], b"")
         assert sum(map(len, lines._parts)) <= 1_002
         assert sum(map(len, elements._parts)) <= 1_000
-    assert lines.feed(b"\nnext\n") == [b"x" * 1_002, b"next"]
+    assert lines.feed(b"\nnext\n") == ([b"x" * 1_002, b"next"], b"")
     assert elements.finish() == []
     assert "longer than 1000 bytes" in elements.failure
 

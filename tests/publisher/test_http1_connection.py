@@ -5,6 +5,8 @@ import json
 import pytest
 import trio
 
+from hermes_actors.config import FrontendConfig
+from hermes_actors.publisher.edges.http1.wire import Heads, RequestReader
 from hermes_chaos.sim.environment.http_in import Line
 from tests.publisher.in_process import answers_of, chunk
 
@@ -44,11 +46,28 @@ async def test_what_one_read_brings_is_taken_in_several_turns_of_the_loop(
     assert len(statuses(line)) == 32
     await trio.sleep(0.01)
     assert statuses(line) == [200] * 1_000
-    body = b"\r\n\r\n" * 20_000
-    line.send(HEAD + b"Transfer-Encoding: chunked\r\n\r\n" + chunk(body) + chunk(b"") + PUBLISH)
+    body = chunk(b"x") * 20_000
+    line.send(HEAD + b"Transfer-Encoding: chunked\r\n\r\n" + body + chunk(b"") + PUBLISH)
     assert len(statuses(line)) == 1_000
     await trio.sleep(0.01)
     assert statuses(line)[1_000:] == [400, 201]
+
+
+@pytest.mark.parametrize("extension", [b"", b";a=b"])
+def test_a_body_ends_with_its_last_chunk_wherever_it_is_cut(extension) -> None:
+    # Data that look like the beginning and the end of chunks.
+    bodies = [b"fffff\r\n" * 60, b"\r\n0\r\n\r\n" * 60, b"{}", b"\r\n" * 700, b"z"]
+    last = chunk(bodies[-1]).replace(b"\r", extension + b"\r", 1)
+    data = b"".join([*map(chunk, bodies[:-1]), last, chunk(b"")])
+    data = HEAD + b"Transfer-Encoding: chunked\r\n\r\n" + data + PUBLISH
+    heads = Heads(FrontendConfig())
+    for cuts in ([data[:at], data[at:]] for at in range(len(data))):
+        reader, read = RequestReader(heads), b""
+        for piece in cuts:
+            reader.receive(piece)
+            while (event := reader.next()) is not None:
+                read += event if isinstance(event, bytes) else b"|"
+        assert read == b"|%b||{}|" % b"".join(bodies)
 
 
 @pytest.mark.slow

@@ -264,35 +264,6 @@ async def test_a_silent_connection_is_closed_with_a_goodbye(world, autojump_cloc
     assert client.goodbyes == [1]
 
 
-@pytest.mark.parametrize("method", ["CONNECT", "FOO", "post", "GE T"])
-async def test_another_method_is_501_as_over_http_1_1(world, method, autojump_clock):
-    client = Client(world)
-    pairs = [(":scheme", "http"), (":path", PATH), (":authority", "x")]
-    protocol = [(":protocol", "websocket")] if method == "CONNECT" else []
-    client.frames.send_headers(1, [(":method", method), *protocol, *pairs], end_stream=True)
-    client.publish(3)
-    await client.talk()
-    assert client.statuses == {1: 501, 3: 201}
-
-
-@pytest.mark.parametrize("path", ["/topics/shop orders", "/topics/\x01", "/topics/\xe4"])
-async def test_a_target_that_http_1_1_cannot_have_is_400(world, path, autojump_clock):
-    client = Client(world)
-    client.publish(1, path=path)
-    client.publish(3)
-    await client.talk()
-    assert client.statuses == {1: 400, 3: 201}
-
-
-async def test_the_answer_to_a_head_has_no_body(world, autojump_clock):
-    client = Client(world)
-    client.ask(1, "HEAD", x_large="x" * 20_000, ends=True)
-    client.publish(3)
-    await client.talk()
-    assert client.statuses == {1: 431, 3: 201}
-    assert client.bodies == {}
-
-
 async def test_a_page_that_takes_its_time_is_read_before_the_next_is_rendered(
     world, autojump_clock
 ):
@@ -403,18 +374,6 @@ async def test_a_client_that_does_nothing_but_set_is_sent_away(world, settings, 
     client.hear()
     assert client.line.is_closed
     assert client.goodbyes == [0]
-
-
-async def test_a_table_of_headers_as_large_as_its_client_likes_stays_small(world, autojump_clock):
-    client = Client(world)
-    table = {h2.settings.SettingCodes.HEADER_TABLE_SIZE: 2**32 - 1}
-    client.frames.update_settings(table)
-    await client.talk()
-    for number in range(100):
-        client.publish(2 * number + 1)
-    await client.talk()
-    assert client.statuses == dict.fromkeys(range(1, 201, 2), 201)
-    assert len(client.line.connection.frames.encoder.header_table.dynamic_entries) < 60
 
 
 async def test_the_frames_of_one_read_are_followed_in_several_turns(world, autojump_clock):

@@ -3,43 +3,34 @@ so that an upgrade says which one has changed.
 """
 
 import inspect
+from types import SimpleNamespace
 
 import pytest
 from h2.connection import H2Connection
 from h2.events import RequestReceived
 from hypercorn.config import Config
 from hypercorn.events import Closed, RawData
-from hypercorn.protocol.events import EndBody, InformationalResponse, Response, StreamClosed
+from hypercorn.protocol.events import Body, EndBody, StreamClosed
 from hypercorn.protocol.h2 import H2Protocol, StreamBuffer
-from hypercorn.protocol.http_stream import HTTPStream
+from hypercorn.utils import filter_pseudo_headers
 from priority.priority import PriorityTree
 
 from hermes_actors.publisher.edges.http2.coroutines import Coroutines
-from hermes_actors.publisher.edges.http2.protocol import Context, StreamQueue
+from hermes_actors.publisher.edges.http2.protocol import StreamQueue
 
-HEAD = [(b":method", b"POST"), (b":scheme", b"http"), (b":authority", b"x")]
+HEAD = [
+    (b":method", b"POST"), (b":scheme", b"http"), (b":authority", b"x"), (b":path", b"/"),
+]  # fmt: skip
 
 
-class Group:
-    """What hypercorn begins."""
+class Stream:
+    """A request, in place of hypercorn's own streams."""
 
-    def __init__(self, coroutines):
-        self.coroutines = coroutines
-        self.put, self.asked, self.sent = [], [], []
+    def __init__(self):
+        self.heard = []
 
-    def spawn(self, function, *arguments):
-        self.coroutines.add(function(*arguments))
-
-    async def spawn_app(self, app, config, scope, send):
-        self.asked.append((scope, send))
-
-        async def put(event):
-            self.put.append(event)
-
-        return put
-
-    async def send(self, event):
-        self.sent.append(event)
+    async def handle(self, event):
+        self.heard.append(event)
 
 
 class Server:
@@ -47,29 +38,39 @@ class Server:
 
     def __init__(self):
         self.coroutines = Coroutines()
-        self.group = Group(self.coroutines)
-        config = Config()
-        config.errorlog = None
-        context = Context(self.coroutines.event)
+        self.sent, self.stream = [], Stream()
+        context = SimpleNamespace(event_class=self.coroutines.event)
         self.protocol = H2Protocol(
-            None, config, context, self.group, {}, False, None, None, self.group.send
-        )
+            None, Config(), context, self, {}, False, None, None, self.send
+        )  # fmt: skip
         self.client = H2Connection()
         self.client.initiate_connection()
         self.run(self.protocol.initiate())
-        self.ask()
+        self.run(self.protocol.handle(RawData(self.client.data_to_send())))
+        receive_data = self.protocol.connection.receive_data
+        self.protocol.connection.receive_data = lambda data: self.filtered(receive_data(data))
+        self.protocol.streams[1] = self.stream
+        self.buffer = self.protocol.stream_buffers[1] = StreamBuffer(context.event_class)
+        self.protocol.priority.insert_stream(1)
+        self.client.send_headers(1, HEAD)
+        self.client.send_data(1, b"body", end_stream=True)
+        self.run(self.protocol.handle(RawData(self.client.data_to_send())))
+
+    def filtered(self, events):
+        return (each for each in events if not isinstance(each, RequestReceived))
+
+    def spawn(self, function, *arguments):
+        self.coroutines.add(function(*arguments))
+
+    async def send(self, event):
+        self.sent.append(event)
 
     def run(self, coroutine):
         self.coroutines.add(coroutine)
         self.coroutines.run()
 
-    def ask(self):
-        self.client.send_headers(1, [*HEAD, (b":path", b"/a%20b?c=d"), (b"n", b"v")])
-        self.client.send_data(1, b"body", end_stream=True)
-        self.run(self.protocol.handle(RawData(self.client.data_to_send())))
-
     def answered(self):
-        data = b"".join([each.data for each in self.group.sent if isinstance(each, RawData)])
+        data = b"".join([each.data for each in self.sent if isinstance(each, RawData)])
         return self.client.receive_data(data)
 
 
@@ -78,80 +79,52 @@ def server():
     return Server()
 
 
-def test_a_request_goes_to_the_task_group_and_its_body_to_what_that_returned(server):
-    ((scope, send),) = server.group.asked
-    assert scope["method"] == "POST"
-    assert (scope["raw_path"], scope["query_string"]) == (b"/a%20b", b"c=d")
-    assert scope["headers"] == [(b"host", b"x"), (b"n", b"v")]
-    assert send.__func__ is HTTPStream.app_send
-    assert server.group.put == [
-        {"type": "http.request", "body": b"body", "more_body": True},
-        {"type": "http.request", "body": b"", "more_body": False},
-    ]
-    assert list(server.protocol.stream_buffers) == [1]
+def test_the_body_of_a_request_goes_to_its_stream_whoever_began_it(server):
+    assert server.stream.heard == [Body(1, b"body"), EndBody(1)]
 
 
-def test_an_answer_is_two_messages_and_the_protocol_hears_three_events(server, monkeypatch):
-    heard = []
-    stream_send = server.protocol.stream_send
-
-    async def listen(event):
-        heard.append(type(event))
-        await stream_send(event)
-
-    (stream,) = server.protocol.streams.values()
-    stream.send = listen
-
-    async def answer(send):
-        await send({"type": "http.response.start", "status": 201, "headers": [(b"a", b"b")]})
-        await send({"type": "http.response.body", "body": b""})
-
-    server.run(answer(server.group.asked[0][1]))
-    assert heard == [Response, EndBody, StreamClosed]
-    assert server.group.put[-1] == {"type": "http.disconnect"}
-    kinds = [type(each).__name__ for each in server.answered()]
-    assert "ResponseReceived" in kinds
-    assert "StreamEnded" in kinds
-
-
-def test_more_body_leaves_the_stream_open_and_its_buffer_drains(server):
+def test_an_answer_that_another_began_is_sent_and_its_buffer_drains(server):
     drained = []
 
-    async def answer(send):
-        await send({"type": "http.response.start", "status": 200, "headers": []})
-        await send({"type": "http.response.body", "body": b"x" * 100, "more_body": True})
-        assert bytes(buffer.buffer) == b"x" * 100
-        await buffer.drain()
-        drained.append(len(buffer.buffer))
+    async def answer():
+        server.protocol.connection.send_headers(1, [(":status", "200")])
+        await server.protocol.stream_send(Body(1, b"x" * 100))
+        assert bytes(server.buffer.buffer) == b"x" * 100
+        await server.buffer.drain()
+        drained.append(len(server.buffer.buffer))
+        await server.protocol.stream_send(EndBody(1))
+        drained.append(server.protocol.stream_buffers)
 
-    buffer = server.protocol.stream_buffers[1]
-    assert isinstance(buffer, StreamBuffer)
-    server.run(answer(server.group.asked[0][1]))
-    assert drained == [0]
-    assert 1 in server.protocol.streams
+    server.run(answer())
+    assert drained == [0, {}]
+    assert {"ResponseReceived", "DataReceived", "StreamEnded"} <= {
+        type(each).__name__ for each in server.answered()
+    }
 
 
-def test_interim_answers_go_out_at_once(server):
-    server.run(server.protocol.stream_send(InformationalResponse(1, [], 100)))
-    assert "InformationalResponseReceived" in [type(each).__name__ for each in server.answered()]
+def test_a_stream_hears_that_its_client_has_taken_it_back(server):
+    server.client.reset_stream(1)
+    server.run(server.protocol.handle(RawData(server.client.data_to_send())))
+    assert server.stream.heard[-1] == StreamClosed(1)
+    assert server.protocol.streams == {}
 
 
 def test_a_lost_connection_ends_its_streams_and_the_sending(server):
     server.run(server.protocol.handle(Closed()))
-    assert server.group.put[-1] == {"type": "http.disconnect"}
+    assert server.stream.heard[-1] == StreamClosed(1)
     assert server.protocol.streams == {}
 
 
 def test_bytes_that_are_no_frames_are_an_end(server):
     server.run(server.protocol.handle(RawData(b"\0" * 100)))
-    assert any(isinstance(each, Closed) for each in server.group.sent)
+    assert any(isinstance(each, Closed) for each in server.sent)
 
 
 def test_what_is_put_in_place_of_its_parts_has_their_methods():
-    for name in ("insert_stream", "remove_stream", "block", "unblock", "__next__"):
+    source = inspect.getsource(H2Protocol)
+    for name in ("remove_stream", "block", "unblock", "__next__"):
         assert callable(getattr(PriorityTree, name))
         assert callable(getattr(StreamQueue, name))
-    source = inspect.getsource(H2Protocol)
     assert {name for name in dir(PriorityTree) if f"self.priority.{name}(" in source} == {
         "insert_stream", "remove_stream", "block", "unblock", "reprioritize",
     }  # fmt: skip
@@ -161,20 +134,5 @@ def test_what_is_put_in_place_of_its_parts_has_their_methods():
     assert "stream_ended" in inspect.getsource(RequestReceived)
 
 
-def test_the_configuration_has_what_is_set_there():
-    config = Config()
-    assert config.keep_alive_max_requests > 0
-    assert config.accesslog is None
-    assert config.errorlog == "-"
-    assert [name for name, _ in config.response_headers("h2")] == [b"date", b"server"]
-
-
-def test_hypercorn_itself_ends_an_empty_answer_with_a_frame_of_data(server):
-    """Which is why `Protocol` overrides `stream_send`."""
-
-    async def answer(send):
-        await send({"type": "http.response.start", "status": 201, "headers": []})
-        await send({"type": "http.response.body", "body": b""})
-
-    server.run(answer(server.group.asked[0][1]))
-    assert "DataReceived" in [type(each).__name__ for each in server.answered()]
+def test_the_authority_of_a_request_becomes_its_host():
+    assert filter_pseudo_headers([*HEAD, (b"n", b"v")]) == [(b"host", b"x"), (b"n", b"v")]

@@ -159,10 +159,10 @@ class BatchExchange(Exchange):
                 if self._taken_bytes >= TURN_BYTES:
                     self._wake()
                     return False
-                size = self._form.splitter.size_at_once(self._rest)
-                piece, self._rest = self._rest[:size], self._rest[size:]
-                self._taken_bytes += max(size, _PIECE_BYTES)
-                self._add(self._form.feed(piece))
+                size = len(self._rest)
+                parcel, self._rest = self._form.feed(self._rest)
+                self._taken_bytes += max(size - len(self._rest), _PIECE_BYTES)
+                self._add(parcel)
             elif self._is_read:
                 self._add(self._form.finish())
                 self._is_over = True

@@ -69,9 +69,10 @@ class Form:
     def __init__(self, splitter: Splitter) -> None:
         self.splitter = splitter
 
-    def feed(self, data: bytes) -> Parcel:
-        """Return the messages that end in this piece."""
-        return self._parcel(self.splitter.feed(data))
+    def feed(self, data: bytes) -> tuple[Parcel, bytes]:
+        """Return the messages that end in this piece, and the rest of it, as `Splitter.feed`."""
+        bodies, rest = self.splitter.feed(data)
+        return self._parcel(bodies), rest
 
     def finish(self) -> Parcel:
         """Return the messages that the end of the body completes."""

@@ -9,7 +9,6 @@ from abc import ABC, abstractmethod
 import msgspec
 
 _LINES_AT_ONCE = 1_000
-_SIZES = (262_144, 65_536, 16_384, 4_096, 1_024)
 ARRAY_MESSAGES_MAX = 10_000
 """Maximum number of elements of one JSON array; larger batches are sent as lines."""
 
@@ -24,12 +23,10 @@ class Splitter(ABC):
         self.bytes_max = bytes_max
 
     @abstractmethod
-    def size_at_once(self, data: bytes) -> int:
-        """How many of these bytes to feed before other tasks get their turn."""
-
-    @abstractmethod
-    def feed(self, data: bytes) -> list[bytes]:
-        """Return the messages that end in this piece."""
+    def feed(self, data: bytes) -> tuple[list[bytes], bytes]:
+        """Return the messages that end in this piece, and the rest of it if other tasks should get
+        their turn before that.
+        """
 
     @abstractmethod
     def finish(self) -> list[bytes]:
@@ -48,25 +45,22 @@ class LineSplitter(Splitter):
         self._parts: list[bytes] = []
         self._room = self._room_max = bytes_max + len(b"\r") + 1
 
-    def size_at_once(self, data: bytes) -> int:
-        """As many bytes as hold at most a thousand lines, but at least the smallest size."""
-        fitting = (size for size in _SIZES if data.count(b"\n", 0, size) <= _LINES_AT_ONCE)
-        return next(fitting, _SIZES[-1])
-
-    def feed(self, data: bytes) -> list[bytes]:
-        """Return the lines that end in this piece."""
-        first, *lines = data.split(b"\n")
+    def feed(self, data: bytes) -> tuple[list[bytes], bytes]:
+        """Return the lines that end in this piece, at most a thousand, and the rest."""
+        first, *lines = data.split(b"\n", _LINES_AT_ONCE)
         self._keep(first)
         if not lines:
-            return []
-        last = lines.pop()
+            return [], b""
+        last, rest = lines.pop(), b""
         lines.insert(0, self._complete())
+        if len(lines) == _LINES_AT_ONCE:
+            last, rest = rest, last
         self._keep(last)
-        return [line.removesuffix(b"\r") for line in lines if line and not line.isspace()]
+        return [line.removesuffix(b"\r") for line in lines if line and not line.isspace()], rest
 
     def finish(self) -> list[bytes]:
         """Return the last line, if it has no line end."""
-        return self.feed(b"\n")
+        return self.feed(b"\n")[0]
 
     def _keep(self, part: bytes) -> None:
         if part and self._room:
@@ -95,11 +89,7 @@ class ArraySplitter(Splitter):
         self._parts: list[bytes] = []
         self._size = 0
 
-    def size_at_once(self, data: bytes) -> int:
-        """Everything, since it is only stored."""
-        return len(data)
-
-    def feed(self, data: bytes) -> list[bytes]:
+    def feed(self, data: bytes) -> tuple[list[bytes], bytes]:
         """Keep this piece."""
         self._size += len(data)
         if self._size <= self.bytes_max:
@@ -110,7 +100,7 @@ class ArraySplitter(Splitter):
                 f"the JSON array is longer than {self.bytes_max} bytes (frontend.body_bytes_max), "
                 "nothing of it was stored; send application/x-ndjson, which has no such limit"
             )
-        return []
+        return [], b""
 
     def finish(self) -> list[bytes]:
         """Return the elements."""

@@ -9,7 +9,7 @@ request.
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from http import HTTPStatus
 from wsgiref.handlers import format_date_time
 
@@ -40,10 +40,12 @@ BAD_REQUEST, URI_TOO_LONG, TOO_LARGE, NOT_IMPLEMENTED, VERSION_NOT_SUPPORTED = (
 )  # fmt: skip
 _PARTS_MAX = 32
 """Maximum parts per call; a body of empty lines has a part for each four bytes."""
-_PART_BYTES, _PART_BYTES_MAX = 2_048, 65_536
-"""Large chunks are parsed in longer parts; the shortest part holds 341 chunks of one byte."""
+_PART_BYTES = 1_024
+"""Only a chunk's data is longer; this many bytes hold 170 chunks of one byte."""
 _PIECES_MAX = 32
 """After this many pieces the caller gets control back."""
+_CHUNK_SIZE = re.compile(rb"0{0,7}([1-9A-Fa-f][0-9A-Fa-f]{0,6})\r\n")
+_PART_OF_SIZE = re.compile(rb"0{0,7}[1-9A-Fa-f][0-9A-Fa-f]{0,6}\r?")
 _CHUNKED_REQUEST = b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n"
 
 CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
@@ -145,7 +147,7 @@ class Heads:
 
     def __init__(self, config: FrontendConfig) -> None:
         self._config = config
-        self._known: dict[bytes, Request] = {}
+        self._known: dict[Hashable, Request] = {}
         self._line_bytes_max = config.url_bytes_max + _LINE_BYTES
         self.bytes_max = (
             self._line_bytes_max + config.header_bytes_max + _LINE_BYTES * config.headers_max
@@ -159,11 +161,14 @@ class Heads:
             if len(raw) > self.bytes_max:
                 raise Malformed(TOO_LARGE)
             request = _request(raw, self._config)
-            if len(raw) <= _KNOWN_BYTES_MAX:
-                if len(self._known) >= _KNOWN_MAX:
-                    self._known.clear()
-                self._known[raw] = request
+            self._remember(raw, len(raw), request)
         return request
+
+    def _remember(self, head: Hashable, size_bytes: int, request: Request) -> None:
+        if size_bytes <= _KNOWN_BYTES_MAX:
+            if len(self._known) >= _KNOWN_MAX:
+                self._known.clear()
+            self._known[head] = request
 
     def check_part(self, part: bytes) -> None:
         """Raise Malformed at once for the beginning of a head that cannot become valid."""
@@ -183,8 +188,8 @@ class Heads:
 class Chunks:
     """Decodes one chunked body; bytes after it are not touched."""
 
-    __slots__ = ("_overhead_bytes", "_overhead_bytes_max", "_parser", "_part_bytes", "_pieces",
-                 "_tail", "is_complete")  # fmt: skip
+    __slots__ = ("_is_plain", "_left_bytes", "_overhead_bytes", "_overhead_bytes_max", "_parser",
+                 "_pieces", "_tail", "is_complete")  # fmt: skip
 
     def __init__(self, overhead_bytes_max: int) -> None:
         """Allow at most `overhead_bytes_max` consecutive bytes of chunk sizes, extensions and
@@ -192,7 +197,8 @@ class Chunks:
         """
         self._overhead_bytes_max = overhead_bytes_max
         self._overhead_bytes = 0
-        self._part_bytes = _PART_BYTES
+        # Until something else than chunks without extensions comes: the bytes missing of the last.
+        self._is_plain, self._left_bytes = True, 0
         self._pieces: list[bytes] = []
         self._tail = b""
         self.is_complete = False
@@ -211,32 +217,39 @@ class Chunks:
                 break
             parts += 1
             end = self._end_of_part(data, at)
+            if end == at:
+                break
             part = data[at:end] if at or end < len(data) else data
-            before = len(self._pieces)
             try:
                 self._parser.feed_data(part)
             except httptools.HttpParserError as error:
                 raise Malformed(BAD_REQUEST) from error
             self._tail = (self._tail + part[-3:])[-3:]
             self._count(len(part))
-            self._part_bytes = (
-                min(2 * self._part_bytes, _PART_BYTES_MAX)
-                if len(self._pieces) - before <= 2
-                else _PART_BYTES
-            )
             at = end
         pieces, self._pieces = self._pieces, []
         return (pieces[0] if len(pieces) == 1 else b"".join(pieces)), at
 
     def _end_of_part(self, data: bytes, at: int) -> int:
-        """The end of the next part to parse. A body ends with an empty line; the parser gets no
-        byte beyond the next one, since it does not report where it found the end.
+        """The end of the next part to parse; `at` if more bytes are needed. A body ends with an
+        empty line, which no plain chunk contains outside its data; the parser gets no byte beyond
+        the next one, since it does not report where it found the end.
         """
+        end, stop = at + self._left_bytes, min(at + _PART_BYTES, len(data))
+        while self._is_plain and end < stop:
+            size = _CHUNK_SIZE.match(data, end)
+            if size is None:
+                self._is_plain = _PART_OF_SIZE.fullmatch(data, end) is not None
+                break
+            end = size.end() + int(size[1], 16) + 2
+        if self._is_plain or end > at:
+            self._left_bytes = max(0, end - len(data))
+            return min(end, len(data))
         seam = self._tail + data[at : at + 3]
         found = seam.find(END_OF_HEAD)
         if found >= 0:
             return at + found + 4 - len(self._tail)
-        end = min(at + self._part_bytes, len(data))
+        end = min(at + _PART_BYTES, len(data))
         found = data.find(END_OF_HEAD, at, end)
         return end if found < 0 else found + 4
 

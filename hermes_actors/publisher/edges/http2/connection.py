@@ -2,36 +2,33 @@
 without a task for each request.
 """
 
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator
+from collections.abc import Callable, Coroutine, Iterable, Iterator
 from contextlib import suppress
+from types import SimpleNamespace
 from typing import Any, cast
 
-from h2.events import DataReceived, PriorityUpdated, RequestReceived, StreamReset
+from h2.errors import ErrorCodes
+from h2.events import DataReceived, PriorityUpdated, RequestReceived, StreamReset, TrailersReceived
 from h2.events import Event as FrameEvent
 from h2.exceptions import ProtocolError
+from hypercorn.config import Config
 from hypercorn.events import Closed, RawData
 from hypercorn.events import Event as WireEvent
+from hypercorn.protocol.h2 import H2Protocol
 
-from hermes_actors.publisher.edges.edge import LEAVE_S, Edge, Wire
-from hermes_actors.publisher.edges.http1.wire import METHODS, TARGET
+from hermes_actors.publisher.edges.edge import LEAVE_S, Edge, Fields, Wire
+from hermes_actors.publisher.edges.http1.wire import Malformed
 from hermes_actors.publisher.edges.http2.coroutines import Coroutines
 from hermes_actors.publisher.edges.http2.frames import LAST_STREAM, FrameGuard, TooMuch, go_away
-from hermes_actors.publisher.edges.http2.protocol import (
-    Context,
-    EdgeConfig,
-    Frames,
-    Protocol,
-    StreamQueue,
-)
+from hermes_actors.publisher.edges.http2.heads import check
+from hermes_actors.publisher.edges.http2.protocol import Frames, StreamQueue
 from hermes_actors.publisher.edges.http2.stream import Stream
-from hermes_actors.publisher.edges.request import Request
-from hermes_actors.publisher.pending import ABSENT, CHUNKED
 from hermes_actors.security.account import ClientCertificate
 
 
 class Http2Connection:
     """The network calls `received`, `ended`, `lost`, `paused` and `resumed`; the server's sweep
-    calls `sweep`; hypercorn calls `spawn` and `spawn_app`.
+    calls `sweep`; hypercorn calls `spawn`.
     """
 
     def __init__(
@@ -55,25 +52,19 @@ class Http2Connection:
         self._leaves_at_s = 0.0
         # The stream of the last page that took time to render.
         self._page_id = 0
-        # The request that hypercorn is about to begin.
-        self._begun: RequestReceived | None = None
         self._coroutines = Coroutines()
         self._is_running = self._runs_soon = False
         self._guard = FrameGuard(edge.heads.bytes_max)
         self.frames = Frames(edge.heads.bytes_max, self._events)
-        self.protocol = Protocol(
-            cast("Any", None),
-            EdgeConfig(edge),
-            cast("Any", Context(self._coroutines.event)),
-            cast("Any", self),
-            cast("Any", {}),
-            False,
-            None,
-            None,
-            self._send,
+        make: Any = H2Protocol
+        context = SimpleNamespace(event_class=self._coroutines.event)
+        self.protocol: H2Protocol = make(
+            None, Config(), context, self, {}, False, None, None, self._send
         )
         self.protocol.connection = self.frames
-        self.protocol.priority = cast("Any", StreamQueue(lambda: self.is_paused))
+        self.protocol.streams = cast("Any", self.streams)
+        turns = StreamQueue(self.protocol.stream_buffers, lambda: self.is_paused)
+        self.protocol.priority = cast("Any", turns)
         self._coroutines.add(self.protocol.initiate())
         self._run()
 
@@ -117,8 +108,7 @@ class Http2Connection:
         try:
             data = self._guard.take()
         except TooMuch as much:
-            self.frames.close_connection(much.error)
-            self._leave()
+            self._end(much.error)
             return
         if data:
             self._coroutines.add(self.protocol.handle(RawData(data)))
@@ -136,6 +126,10 @@ class Http2Connection:
             self._take()
         if not (self._guard.is_full or self.is_paused or self.is_lost):
             self.wire.resume_reading()
+
+    def _end(self, error: ErrorCodes) -> None:
+        self.frames.close_connection(error)
+        self._leave()
 
     def _leave(self) -> None:
         """Close the connection, because its frames are unusable or its client has said goodbye."""
@@ -184,6 +178,10 @@ class Http2Connection:
     def start(self, coroutine: Coroutine[Any, Any, None]) -> None:
         """Run the coroutine, together with others that start in this turn of the loop."""
         self._coroutines.add(coroutine)
+        self.write_soon()
+
+    def write_soon(self) -> None:
+        """Write the output of this turn of the loop at its end."""
         if not (self._is_running or self._runs_soon):
             self._runs_soon = True
             self.edge.host.soon(self._run)
@@ -217,68 +215,68 @@ class Http2Connection:
         """Pass on the events that hypercorn handles, and deal with those that it does not handle
         well.
         """
-        for event in events:
-            if self.is_lost:
-                return
-            if isinstance(event, RequestReceived):
-                if self._refuses(event):
-                    continue
-                self._begun = event
-            elif isinstance(event, DataReceived):
-                if event.stream_id not in self.streams or not event.data:
+        try:
+            for event in events:
+                if self.is_lost:
+                    return
+                if isinstance(event, RequestReceived):
+                    self._begin(event)
+                elif isinstance(event, TrailersReceived):
+                    check(event.headers, is_trailer=True)
+                elif isinstance(event, DataReceived) and not (
+                    event.data and event.stream_id in self.streams
+                ):
                     # The rest of a body that has been answered, or an empty piece; neither needs
                     # room.
                     self.frames.acknowledge_received_data(
                         event.flow_controlled_length, event.stream_id
                     )
-                    continue
-            elif isinstance(event, PriorityUpdated):
-                continue
-            yield event
-            if isinstance(event, StreamReset):
-                self._coroutines.add(self.protocol.forget(event.stream_id))
-
-    def _refuses(self, event: RequestReceived) -> bool:
-        """Refuse a method or path that HTTP/1.1 does not allow either. True if it was refused."""
-        fields = dict(event.headers)
-        is_method = fields[b":method"].decode("latin-1") in METHODS
-        if is_method and TARGET.fullmatch(fields.get(b":path", b"")):
-            return False
-        head = [(b":status", b"400" if is_method else b"501"), (b"content-length", b"0")]
-        head += self.protocol.config.response_headers("h2")
-        with suppress(ProtocolError):
-            self.frames.send_headers(event.stream_id, head, end_stream=True)
-        return True
+                elif not isinstance(event, PriorityUpdated):
+                    yield event
+                    if isinstance(event, StreamReset):
+                        self._coroutines.add(self.forget(event.stream_id))
+        except ProtocolError as error:
+            self._end(error.error_code)
 
     def spawn(self, function: Callable[..., Coroutine[Any, Any, None]], *arguments: Any) -> None:
         """As `hypercorn.typing.TaskGroup.spawn`."""
         self._coroutines.add(function(*arguments))
 
-    async def spawn_app(
-        self, _app: Any, _config: Any, scope: Any, send: Callable[[Any], Awaitable[None]]
-    ) -> Callable[[Any], Awaitable[None]]:
-        """Begin a request; as `hypercorn.typing.TaskGroup.spawn_app`."""
+    # Streams.
+
+    def _begin(self, event: RequestReceived) -> None:
+        """Begin a request. Raises ProtocolError."""
         self.due_s, self._since_s = 0.0, self.edge.now_s
-        event, pairs = self._begun, scope["headers"]
-        assert event is not None, "hypercorn begins only requests that it was given"
-        fields = dict(pairs)
-        expected_bytes = CHUNKED if event.stream_ended is None else ABSENT
-        if b"content-length" in fields:
-            # h2 has checked that it is a number, and equal if it is repeated.
-            expected_bytes = int(fields[b"content-length"])
-        path, query = scope["raw_path"], scope["query_string"]
-        target = (path + b"?" + query if query else path).decode("latin-1")
-        request = Request(
-            self.edge.config, "2", scope["method"], target, pairs, fields, expected_bytes
-        )
-        self.streams[event.stream_id] = stream = Stream(self, event.stream_id, request, send)
+        try:
+            request = self.edge.heads.request_of(event)
+        except Malformed as malformed:
+            no_body = [(b"content-length", b"0")]
+            self.send_head(event.stream_id, malformed.status, no_body, ends=True)
+            return
+        stream = self.streams[event.stream_id] = Stream(self, event.stream_id, request)
         if request.refusal is not None:
             stream.answer(self.edge.refuse(request.refusal))
         else:
             self.edge.begin(stream, request)
-        return stream.put
 
-    # Streams.
+    def send_head(self, stream_id: int, status: int, fields: Fields, *, ends: bool) -> None:
+        """Send the head of an answer; `ends`: it has no body."""
+        date = (b"date", self.edge.renderer.date.encode())
+        # The client may have reset the stream.
+        with suppress(ProtocolError):
+            self.frames.send_headers(
+                stream_id, [(b":status", b"%d" % status), *fields, date], end_stream=ends
+            )
+        self.write_soon()
+
+    async def forget(self, stream_id: int) -> None:
+        """Drop the rest of an answer that was reset; hypercorn would keep it while there is nothing
+        to send or no window.
+        """
+        buffer = self.protocol.stream_buffers.pop(stream_id, None)
+        self.protocol.priority.remove_stream(stream_id)
+        if buffer is not None:
+            await buffer.close()
 
     def takes_page(self, stream_id: int) -> bool:
         """True if a page that takes time to render may begin: the client must have read the one

@@ -32,10 +32,6 @@ class Event:
         """Clear the event; later calls of `wait` block."""
         self._is_set = False
 
-    def is_set(self) -> bool:
-        """True if the event is set."""
-        return self._is_set
-
     async def wait(self) -> None:
         """Wait until the event is set."""
         if not self._is_set:

@@ -1,9 +1,14 @@
 """One request over HTTP/2, and its answer."""
 
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any
+from contextlib import suppress
+from typing import TYPE_CHECKING
 
-from hypercorn.protocol.events import InformationalResponse
+from h2.errors import ErrorCodes
+from h2.exceptions import ProtocolError
+from hypercorn.protocol.events import Body as BodyEvent
+from hypercorn.protocol.events import EndBody, Event
+from hypercorn.protocol.h2 import StreamBuffer
 
 from hermes_actors.errors import Unavailable
 from hermes_actors.publisher.answers import Abandoned, Answer, error_answer
@@ -20,50 +25,40 @@ _ONE_PAGE = error_answer(
 
 
 class Stream:
-    """The Line of one request; hypercorn calls `put`."""
+    """The Line of one request; hypercorn calls `handle`."""
 
-    def __init__(
-        self,
-        connection: "Http2Connection",
-        stream_id: int,
-        request: Request,
-        send: Callable[[Any], Awaitable[None]],
-    ) -> None:
+    def __init__(self, connection: "Http2Connection", stream_id: int, request: Request) -> None:
         self._connection = connection
-        self.certificate = connection.certificate
-        self.address = connection.address
+        self.certificate, self.address = connection.certificate, connection.address
         self._id = stream_id
         self._request = request
-        self._send = send
-        self._buffer = connection.protocol.stream_buffers[stream_id]
+        self._buffer: StreamBuffer | None = None
         self._body: Body | None = None
         self._exchange: Exchange | None = None
         # The part of the body that arrives while its sender is being identified.
         self._cancel: Callable[[], None] | None = None
         self._early = b""
         # The head of the answer, until the first piece is written.
-        self._head: dict[str, Any] | None = None
+        self._head: tuple[int, Fields] | None = None
         self._unsent = b""
-        self._has_ended = self._is_over = False
-        self._is_finished = self._is_writing = False
+        self._has_ended = self._is_over = self._is_finished = self._is_writing = False
 
     # The connection.
 
-    async def put(self, event: Any) -> None:
-        """Take the next event of the request."""
-        if event["type"] != "http.request":
-            del self._connection.streams[self._id]
-            self._gone()
-        elif event["more_body"]:
+    async def handle(self, event: Event) -> None:
+        """Take the next event of the request; as the streams of hypercorn."""
+        if isinstance(event, BodyEvent):
             if self._cancel is not None:
-                self._early += event["body"]
+                self._early += event.data
             elif self._body is not None:
-                self._body.data(event["body"])
-        else:
+                self._body.data(event.data)
+        elif isinstance(event, EndBody):
             self._has_ended = True
             body, self._body = self._body, None
             if body is not None:
                 body.end()
+        else:
+            self._gone()
 
     def _gone(self) -> None:
         """The stream has ended; the client may have reset it."""
@@ -89,22 +84,26 @@ class Stream:
     @property
     def waiting_bytes(self) -> int:
         """How many bytes of its answer wait for the client's flow-control window."""
-        return len(self._unsent) + len(self._buffer.buffer)
+        return len(self._unsent) + (0 if self._buffer is None else len(self._buffer.buffer))
 
-    async def _write_all(self) -> None:
+    async def _write_all(self, buffer: StreamBuffer) -> None:
         """Send pending output until none is left; the last piece ends the stream."""
-        send = self._send
-        while (self._unsent or self._is_finished) and not self._connection.is_lost:
+        connection = self._connection
+        send = connection.protocol.stream_send
+        while (self._unsent or self._is_finished) and not connection.is_lost:
             if self._head is not None:
-                head, self._head = self._head, None
-                await send(head)
+                connection.send_head(self._id, *self._head, ends=False)
+                self._head = None
+            is_last = self._is_finished
             data, self._unsent = self._unsent, b""
-            if self._is_finished:
-                await send({"type": "http.response.body", "body": data})
+            if data:
+                await send(BodyEvent(self._id, data))
+            if is_last:
+                await send(EndBody(self._id))
+                connection.streams.pop(self._id, None)
                 return
-            await send({"type": "http.response.body", "body": data, "more_body": True})
-            if self._buffer.buffer:
-                await self._buffer.drain()
+            if buffer.buffer:
+                await buffer.drain()
             self.resumed()
         self._is_writing = False
 
@@ -174,17 +173,16 @@ class Stream:
             self._body = None
             body.end()
         elif self._request.expects_continue and not (early or self._is_over):
-            asks = InformationalResponse(self._id, [], 100)
-            self._connection.start(self._connection.protocol.stream_send(asks))
+            self._connection.send_head(self._id, 100, [], ends=False)
 
     def begin(self, status: int, fields: Fields) -> None:
         """As `Line.begin`."""
-        self._head = {"type": "http.response.start", "status": status, "headers": fields}
+        self._head = (status, fields)
 
     def write(self, data: bytes) -> None:
         """As `Line.write`."""
         head = self._head
-        if head is None or not self._request.is_bare(head["status"]):
+        if head is None or not self._request.is_bare(head[0]):
             self._unsent += data
             self._start_writing()
 
@@ -193,12 +191,20 @@ class Stream:
         self._is_finished = self._is_over = True
         self._body = self._exchange = None
         self.release()
-        self._start_writing()
+        if self._head is None or self._unsent or self._is_writing:
+            self._start_writing()
+        else:
+            self._connection.send_head(self._id, *self._head, ends=True)
+            self._connection.streams.pop(self._id, None)
 
     def _start_writing(self) -> None:
-        if not self._is_writing:
+        connection = self._connection
+        if not self._is_writing and self._id in connection.streams:
             self._is_writing = True
-            self._connection.start(self._write_all())
+            if self._buffer is None:
+                self._buffer = StreamBuffer(connection.protocol.context.event_class)
+                connection.protocol.stream_buffers[self._id] = self._buffer
+            connection.start(self._write_all(self._buffer))
 
     def hold(self) -> None:
         """As `Line.hold`: the client's window is not enlarged."""
@@ -206,11 +212,18 @@ class Stream:
 
     def release(self) -> None:
         """As `Line.release`."""
-        connection = self._connection
-        if connection.frames.release(self._id) and not connection.is_lost:
-            connection.start(connection.protocol.has_data.set())
+        if self._connection.frames.release(self._id):
+            self._connection.write_soon()
 
     def abort(self) -> None:
         """As `Line.abort`, for this request alone."""
         if not self._is_over:
-            self._connection.start(self._connection.protocol.reset(self._id))
+            self._connection.start(self._reset())
+
+    async def _reset(self) -> None:
+        connection = self._connection
+        connection.streams.pop(self._id, None)
+        self._gone()
+        with suppress(ProtocolError):
+            connection.frames.reset_stream(self._id, ErrorCodes.INTERNAL_ERROR)
+        await connection.forget(self._id)
