@@ -3,16 +3,16 @@
 from collections.abc import Sequence
 
 from opentelemetry.semconv.attributes import http_attributes
-from opentelemetry.trace import SpanKind
+from opentelemetry.trace import Span, SpanKind
 
 from hermes_actors.fallback.spool.format import SpoolEntry
 from hermes_actors.log.base import Outcome, Stored
-from hermes_actors.model.message import Message, Via
+from hermes_actors.model.message import Message, Via, trace_of
 from hermes_actors.model.trace_context import TraceContext
 from hermes_actors.publisher.answers import status_of
 from hermes_actors.publisher.pending import Pending, Transitions
 from hermes_actors.runtime.clock import Clock
-from hermes_actors.telemetry.tracing import PARTITION, Span, Tracing, context_in, messaging
+from hermes_actors.telemetry.tracing import PARTITION, Tracing, carried, failed, messaging
 
 _SEND = "send"
 _SPANS = {Via.LOCAL.value: "append", Via.HEDGE.value: "hedge", Via.FALLBACK.value: "fallback"}
@@ -20,15 +20,15 @@ _SPANS = {Via.LOCAL.value: "append", Via.HEDGE.value: "hedge", Via.FALLBACK.valu
 
 class PublishTrace(TraceContext):
     """The trace of a publish: its messages carry its span. `appends` are the spans of open appends,
-    by datacentre.
+    each with its datacentre.
     """
 
     __slots__ = ("appends", "span")
 
     def __init__(self, span: Span) -> None:
-        super().__init__(*span.carried())
+        super().__init__(*carried(span))
         self.span = span
-        self.appends: dict[str, Span] = {}
+        self.appends: list[tuple[str, Span]] = []
 
 
 class PublishSpans(Transitions):
@@ -54,18 +54,26 @@ class PublishSpans(Transitions):
                 topic = pending.route.name
                 what = {"count": pending.count} if pending.count > 1 else {"message_id": pending.id}
                 attributes = messaging("publish", _SEND, topic, dc=self._dc, **what)
-                parent = context_in(context) if context else None
-                span = self._tracing.begin(f"publish {topic}", SpanKind.SERVER, attributes, parent)
+                span = self._tracing.begin(f"publish {topic}", SpanKind.SERVER, attributes, context)
                 pending.trace = PublishTrace(span)
                 self._open += 1
 
-    def sent(self, pendings: Sequence[Pending], dc: str, via: str) -> None:
+    def sent(
+        self,
+        pendings: Sequence[Pending],
+        dc: str,
+        via: str,
+    ) -> None:
         """Begin the span of an append."""
         for pending, trace in self._traced(pendings):
-            name, topic, size = _SPANS.get(via, "append"), pending.route.name, pending.body_bytes
-            attributes = messaging(name, _SEND, topic, dc=dc, via=via, body_size=size)
-            parent, shown = trace.span.context, f"{name} {topic}"
-            trace.appends[dc] = self._tracing.begin(shown, SpanKind.PRODUCER, attributes, parent)
+            name, topic = _SPANS.get(via, "append"), pending.route.name
+            span = self._tracing.begin(
+                f"{name} {topic}",
+                SpanKind.PRODUCER,
+                messaging(name, _SEND, topic, dc=dc, via=via, body_size=pending.body_bytes),
+                trace.span,
+            )
+            trace.appends.append((dc, span))
             self._open += 1
 
     def answered(
@@ -79,10 +87,15 @@ class PublishSpans(Transitions):
         """End the span of an append with its outcome."""
         at = 0
         for pending in pendings if self._open else ():
-            following, trace = at + pending.count, pending.trace
-            if isinstance(trace, PublishTrace) and dc in trace.appends:
-                _end(trace.appends.pop(dc), partition, outcomes[at:following])
-                self._open -= 1
+            following = at + pending.count
+            trace = pending.trace
+            if type(trace) is PublishTrace:
+                for append in trace.appends:
+                    if append[0] == dc:
+                        trace.appends.remove(append)
+                        _end(append[1], partition, outcomes[at:following])
+                        self._open -= 1
+                        break
             at = following
 
     def kept(self, pending: Pending, messages: Sequence[Message]) -> None:
@@ -99,9 +112,9 @@ class PublishSpans(Transitions):
             status = status_of(pending.outcome, pending.route.name)
             span = trace.span
             if status:
-                span.attributes[http_attributes.HTTP_RESPONSE_STATUS_CODE] = status
+                span.set_attribute(http_attributes.HTTP_RESPONSE_STATUS_CODE, status)
             if status >= 500:
-                span.fail(str(status))
+                failed(span, str(status))
             span.end()
             self._open -= 1
 
@@ -115,16 +128,24 @@ class PublishSpans(Transitions):
     ) -> None:
         """Record an append from the spool; its messages carry their trace contexts."""
         ended_ns = self._clock.now_ms() * 1_000_000
-        started_ns = ended_ns - round(took_s * 1e9)
         for entry, outcome in zip(entries, outcomes, strict=True):
             message = entry.message
             if self._tracing.follows(message.traceparent):
-                what = {"via": message.via, "message_id": message.id, "dc": dc}
-                size = len(message.body)
-                attributes = messaging("replay", _SEND, entry.topic, body_size=size, **what)
-                parent, name = context_in(message), f"replay {entry.topic}"
+                attributes = messaging(
+                    "replay",
+                    _SEND,
+                    entry.topic,
+                    dc=dc,
+                    via=message.via,
+                    message_id=message.id,
+                    body_size=len(message.body),
+                )
                 span = self._tracing.begin(
-                    name, SpanKind.PRODUCER, attributes, parent, started_ns=started_ns
+                    f"replay {entry.topic}",
+                    SpanKind.PRODUCER,
+                    attributes,
+                    trace_of(message),
+                    started_ns=ended_ns - round(took_s * 1e9),
                 )
                 _end(span, partition, [outcome], ended_ns)
 
@@ -133,10 +154,10 @@ def _end(
     span: Span, partition: int, outcomes: Sequence[Outcome], ended_ns: int | None = None
 ) -> None:
     """End an append's span; failed if any of its messages is not stored."""
-    span.attributes[PARTITION] = str(partition)
+    span.set_attribute(PARTITION, str(partition))
     lost = next((each for each in outcomes if not isinstance(each, Stored)), None)
     if lost is not None:
-        span.fail(type(lost).__name__.removesuffix("Record").lower())
+        failed(span, type(lost).__name__.removesuffix("Record").lower())
     elif len(outcomes) == 1 and isinstance(outcomes[0], Stored):
-        span.attributes["hermes.offset"] = outcomes[0].offset
+        span.set_attribute("hermes.offset", outcomes[0].offset)
     span.end(ended_ns)

@@ -39,9 +39,6 @@ class SystemClock:
         return time.time_ns() // 1_000_000
 
 
-wall_ns: Callable[[], int] = time.time_ns
-"""The wall clock for spans, which may be shorter than a millisecond."""
-
 _NUMBERS = tuple([b"%03x" % number for number in range(4096)])
 
 

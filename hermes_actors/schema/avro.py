@@ -1,6 +1,6 @@
 """A compiled Avro schema: converts published bodies to Avro, and Avro to JSON.
 
-fastavro reads the binary form. Logical types stay the plain numbers that are stored.
+fastavro reads and writes the binary form. Logical types stay the plain numbers that are stored.
 fastavro's reader overflows the C stack on deeply nested bodies of recursive schemas, so only a
 schema with `parts` may be used on the event loop.
 """
@@ -14,16 +14,18 @@ import fastavro
 import msgspec
 
 from hermes_actors.errors import Refused
-from hermes_actors.schema.avro_conversion import Conversion, Encoding, TakeFields, Unfit
+from hermes_actors.schema.avro_conversion import Conversion, Encoding, Take, Unfit
 from hermes_actors.schema.avro_types import RECORDS, AvroTypes, no_schema
 from hermes_actors.schema.loop_limits import AvroType
 
 METADATA = "__metadata"
 
+_METADATA_TYPE = fastavro.parse_schema(["null", {"type": "map", "values": "string"}])
 _PART = "HermesPart"
 _NOT_PARSED = "Invalid message: Failed to parse json to map format."
 _LENIENT = "Failed to convert JSON to Avro"
 _STRICT = "Failed to convert to AVRO"
+_UNWRITABLE = (ValueError, TypeError, OverflowError, KeyError, RecursionError)
 
 
 class UndecodableAvro(Exception):
@@ -54,15 +56,15 @@ class AvroSchema:
         try:
             lenient = Conversion(types, Encoding.LENIENT)
             self._bodies = lenient.bodies(types.root)
-            self._lenient = lenient.fields(types.root)
-            self._strict = Conversion(types, Encoding.STRICT).fields(types.root)
-            self._metadata = _Metadata.of(types, lenient)
+            self._lenient = lenient.of(types.root)
+            self._strict = Conversion(types, Encoding.STRICT).of(types.root)
+            self._metadata = _Metadata.of(types)
         except (LookupError, TypeError, ValueError, AttributeError, RecursionError) as error:
             # fastavro parses some texts that are not schemas.
             raise no_schema(str(error) or type(error).__name__) from error
         self.has_metadata = self._metadata is not None
 
-    def take(self, body: bytes, form: BodyForm, metadata: dict[str, str]) -> bytes:
+    def take(self, body: bytes, form: BodyForm, metadata: Mapping[str, str]) -> bytes:
         """Return the body as it is stored, with `metadata` in its `__metadata` if the schema has
         that field. Raises Refused for a body that does not fit.
         """
@@ -74,19 +76,24 @@ class AvroSchema:
                 return self._metadata.replaced(body, metadata)
             case BodyForm.JSON:
                 try:
-                    fields = self._bodies(body)
+                    datum = self._bodies(body)
                 except (msgspec.DecodeError, ValueError, RecursionError, Unfit):
                     decoded = _decoded(body)
                     if type(decoded) is not dict:
                         raise Refused(f"{_NOT_PARSED} It is not a JSON object") from None
-                    fields = _taken(self._lenient, decoded, _LENIENT)
+                    datum = _taken(self._lenient, decoded, _LENIENT)
             case BodyForm.AVRO_JSON:
-                fields = _taken(self._strict, _decoded(body), _STRICT)
+                datum = _taken(self._strict, _decoded(body), _STRICT)
             case _:
                 assert_never(form)
-        if self._metadata is not None:
-            fields[self._metadata.place] = self._metadata.write(metadata)
-        return b"".join(fields)
+        if self.has_metadata:
+            datum[METADATA] = ("map", dict(metadata))
+        stored = io.BytesIO()
+        try:
+            fastavro.schemaless_writer(stored, self._schema, datum)
+        except _UNWRITABLE as error:
+            raise Refused(f"Invalid message: {_STRICT}: {error}") from error
+        return stored.getvalue()
 
     def document(self, body: bytes) -> dict[str, Any]:
         """Decode a stored body to what its JSON would contain: unions unwrapped, logical types as
@@ -120,25 +127,26 @@ def avro_schema(text: str) -> AvroSchema:
 
 
 class _Metadata:
-    """Writes `__metadata`, the field at `place`; in bodies that are already Avro by schemas for the
-    fields before and after it.
+    """Replaces `__metadata` in bodies that are already Avro, by schemas for the fields before and
+    after it.
     """
 
-    def __init__(self, types: AvroTypes, place: int, lenient: Conversion) -> None:
+    def __init__(self, types: AvroTypes, place: int) -> None:
         fields = types.root["fields"]
-        self.place = place
-        self.write = lenient.of(fields[place]["type"])
-        parts = (fields[:place], [fields[place]], fields[place + 1 :])
-        self._parts = [_part(types, each) for each in parts]
+        self._parts = [
+            _part(types, fields[:place]),
+            _METADATA_TYPE,
+            _part(types, fields[place + 1 :]),
+        ]
 
     @classmethod
-    def of(cls, types: AvroTypes, lenient: Conversion) -> "_Metadata | None":
+    def of(cls, types: AvroTypes) -> "_Metadata | None":
         for place, field in enumerate(types.root["fields"]):
             if field["name"] == METADATA and _is_metadata(field):
-                return cls(types, place, lenient)
+                return cls(types, place)
         return None
 
-    def replaced(self, body: bytes, metadata: dict[str, str]) -> bytes:
+    def replaced(self, body: bytes, metadata: Mapping[str, str]) -> bytes:
         """Return the body unchanged except for its `__metadata`. Raises Refused."""
         source = io.BytesIO(body)
         ends = []
@@ -149,7 +157,9 @@ class _Metadata:
             _require_end(source, body)
         except UndecodableAvro as error:
             raise Refused(f"Invalid message: {_STRICT}: {error}") from error
-        return b"".join((body[: ends[0]], self.write(metadata), body[ends[1] :]))
+        written = io.BytesIO()
+        fastavro.schemaless_writer(written, _METADATA_TYPE, ("map", dict(metadata)))
+        return b"".join((body[: ends[0]], written.getvalue(), body[ends[1] :]))
 
 
 def _part(types: AvroTypes, fields: list[dict[str, Any]]) -> Any:
@@ -202,10 +212,11 @@ def _decoded(body: bytes) -> Any:
         raise Refused(f"{_NOT_PARSED} It is not valid JSON: {error}") from error
 
 
-def _taken(take: TakeFields, value: Any, words: str) -> list[bytes]:
+def _taken(take: Take, value: Any, words: str) -> dict[str, Any]:
     try:
-        return take(value)
+        datum: dict[str, Any] = take(value)
     except Unfit as error:
         raise Refused(f"Invalid message: {words}{error}") from error
     except RecursionError as error:
-        raise Refused(f"Invalid message: {words}: it is nested too deeply") from error
+        raise Refused(f"Invalid message: {words}: it is nested too deeplyly") from error
+    return datum

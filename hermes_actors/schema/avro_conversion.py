@@ -1,36 +1,32 @@
-"""Converts a JSON body to Avro's binary form, by the rules of Hermes' publishers.
+"""Converts a JSON body to the values that fastavro writes, by the rules of Hermes' publishers.
 
 There are two encodings: plain JSON, as Hermes' json2avro accepts it (lenient), and Avro's own JSON
-encoding (strict). Each type of a schema becomes a function from a value to its bytes, so a message
-is checked and written in one pass.
+encoding (strict). Each type of a schema becomes a function. A union's value becomes a pair of the
+branch's name and the value.
 """
 
-import struct
 from collections.abc import Callable
 from enum import Enum, auto
-from functools import partial
-from math import inf
-from operator import call
 from types import NoneType
-from typing import Annotated, Any
+from typing import Annotated, Any, NotRequired, TypedDict
 
-from msgspec import Meta, defstruct
+from msgspec import Meta
 from msgspec.json import Decoder
-from msgspec.structs import astuple
 
 from hermes_actors.schema.avro_logical import LOGICAL_READS
 from hermes_actors.schema.avro_types import LOGICAL, PRIMITIVES, AvroTypes, no_schema
 from hermes_actors.schema.loop_limits import AvroType
 
-Take = Callable[[Any], bytes]
-"""Converts a JSON value to Avro. Raises Unfit."""
-
-TakeFields = Callable[[Any], list[bytes]]
-"""Converts a JSON object to the bytes of each field of a record. Raises Unfit."""
+Take = Callable[[Any], Any]
+"""Converts a JSON value to what fastavro writes. Raises Unfit."""
 
 _BITS = {"int": 32, "long": 64}
+_FLOAT_MAX = 3.4028235677973366e38
+"""The first number that does not fit into four bytes."""
+
 _SHOWN_MAX = 20
 _ABSENT: Any = object()
+_NULL = ("null", None)
 _JAVA = {
     "boolean": "java.lang.Boolean",
     "string": "java.lang.String",
@@ -43,6 +39,16 @@ _JAVA = {
 """Type names in Hermes' lenient error messages; any other type is a number."""
 
 _NUMBER = "java.lang.Number"
+
+_PLAIN: dict[str, Any] = {
+    "null": NoneType,
+    "boolean": bool,
+    "int": Annotated[int, Meta(ge=-(2**31), le=2**31 - 1)],
+    "long": Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)],
+    "double": float,
+    "string": str,
+}
+"""The types that msgspec checks as the lenient encoding does."""
 
 _TOKENS = {
     NoneType: "VALUE_NULL",
@@ -99,9 +105,7 @@ class Conversion:
         """Return the function for a type."""
         kind = self._types.resolved(kind)
         if isinstance(kind, list):
-            return self._union(
-                [(_branch_of(each), varint(at), self.of(each)) for at, each in enumerate(kind)]
-            )
+            return self._union([(_branch_of(each), self.of(each)) for each in kind])
         described = kind if isinstance(kind, dict) else {}
         what = described.get("type", kind)
         if what in PRIMITIVES:
@@ -119,62 +123,53 @@ class Conversion:
 
     def _wrong(self, what: str, value: Any, begin: str = "") -> Unfit:
         if self._is_strict:
-            token = f"VALUE_{value}".upper() if type(value) is bool else _TOKENS.get(type(value))
+            token = f"VALUE_{value}".upper() if type(value) is bool else _TOKENS[type(value)]
             return Unfit(f": Expected {begin or what}. Got {token}.")
         return Unfit(f": Field {{field}} is expected to be type: {_JAVA.get(what, _NUMBER)}")
 
     def _primitive(self, what: str, described: dict[str, Any]) -> Take:
         match what:
-            case "null" | "boolean" | "string":
-                return self._exactly(what, *_PLAIN[what])
+            case "null":
+                return self._exactly(what, NoneType)
+            case "boolean":
+                return self._exactly(what, bool)
+            case "string":
+                return self._exactly(what, str)
+            case "int" | "long" if self._is_strict:
+                plain = self._number(what, lambda value: self._within(what, value))
             case "int" | "long":
-                plain = self._integer(what)
-            case "float":
-                plain = self._number(what, struct.Struct("<f").pack)
-            case "double":
-                plain = self._number(what, _PLAIN[what][1])
+                bits = _BITS[what]
+                plain = self._number(what, lambda value: narrowed(value, bits))
+            case "float" | "double":
+                plain = self._number(what, _shortened if what == "float" else _real)
             case _ if self._is_strict:
-                plain = lambda value: _sized(self._latin(value))  # noqa: E731
+                plain = self._latin
             case _:
-                plain = self._exactly(what, str, _text)
+                text = self._exactly(what, str)
+                plain = lambda value: text(value).encode()  # noqa: E731
         describe = LOGICAL_READS.get((what, str(described.get(LOGICAL))))
         return (
             plain if self._is_strict or describe is None else _logical(describe(described), plain)
         )
 
-    def _exactly(self, what: str, kind: type, write: Take) -> Take:
-        def take(value: Any) -> bytes:
+    def _exactly(self, what: str, kind: type) -> Take:
+        def take(value: Any) -> Any:
             if type(value) is kind:
-                return write(value)
+                return value
             raise self._wrong(what, value)
 
         return take
 
-    def _number(self, what: str, write: Take) -> Take:
-        def number(value: Any) -> bytes:
-            if type(value) is not float and type(value) is not int:
-                raise self._wrong(what, value)
-            try:
-                return write(value)
-            except (OverflowError, struct.error):
-                return write(inf if value > 0 else -inf)
+    def _number(self, what: str, make: Take) -> Take:
+        def number(value: Any) -> Any:
+            if type(value) is int or type(value) is float:
+                return make(value)
+            raise self._wrong(what, value)
 
         return number
 
-    def _integer(self, what: str) -> Take:
+    def _within(self, what: str, value: float) -> int:
         limit = 1 << (_BITS[what] - 1)
-        convert = partial(self._within, what) if self._is_strict else narrowed
-
-        def integer(value: Any) -> bytes:
-            if type(value) is int and -limit <= value < limit:
-                return varint(value)
-            if type(value) is not int and type(value) is not float:
-                raise self._wrong(what, value)
-            return varint(convert(value, limit))
-
-        return integer
-
-    def _within(self, what: str, value: float, limit: int) -> int:
         if type(value) is float and not (value.is_integer() and -limit <= value < limit):
             raise self._wrong(what, value)
         if not -limit <= value < limit:
@@ -192,78 +187,76 @@ class Conversion:
                 f": Expected {what} as text of ISO 8859-1. Got other characters."
             ) from error
 
-    def _union(self, branches: list[tuple[str, bytes, Take]]) -> Take:
-        """`branches`: the name of each, its place as Avro writes it, and its conversion."""
-        takes = {name: (place, take) for name, place, take in branches if name != "null"}
-        null = next((place for name, place, _ in branches if name == "null"), None)
+    def _union(self, branches: list[tuple[str, Take]]) -> Take:
+        takes = {name: take for name, take in branches if name != "null"}
+        has_null = len(takes) < len(branches)
 
-        def tagged(value: Any) -> bytes:
-            if value is None and null is not None:
-                return null
+        def tagged(value: Any) -> Any:
+            if value is None and has_null:
+                return _NULL
             if type(value) is not dict or len(value) != 1:
                 raise self._wrong("", value, "start-union")
             ((name, held),) = value.items()
             if name not in takes:
                 raise Unfit(f": Unknown union branch {name}")
-            place, take = takes[name]
-            return place + take(held)
+            return name, takes[name](held)
 
-        def first_fitting(value: Any) -> bytes:
-            if value is None and null is not None:
-                return null
-            for place, take in takes.values():
+        def first_fitting(value: Any) -> Any:
+            if value is None and has_null:
+                return _NULL
+            for name, take in takes.items():
                 try:
-                    return place + take(value)
+                    return name, take(value)
                 except Unfit:
-                    if len(takes) == 1 and null is not None:
+                    if len(takes) == 1 and has_null:
                         # For an optional value, the reason of its only branch is more helpful.
                         raise
-            names = ", ".join(name for name, _, _ in branches)
+            names = ", ".join(name for name, _ in branches)
             raise Unfit(f": Field {{field}} is expected to be one of these: {names}")
 
         if self._encoding is Encoding.DEFAULT:
-            _, first, take = branches[0]
-            return lambda value: first + take(value)
+            first, take = branches[0]
+            return lambda value: (first, take(value))
         return tagged if self._is_strict else first_fitting
 
     def _array(self, item: Take) -> Take:
-        def array(value: Any) -> bytes:
+        def array(value: Any) -> Any:
             if type(value) is not list:
                 raise self._wrong("array", value, "array-start")
-            taken: list[bytes] = []
+            taken: list[Any] = []
             try:
                 taken.extend(map(item, value))
             except Unfit as error:
                 error.path.append(f"[{len(taken)}]")
                 raise
-            return _block(len(value), taken)
+            return taken
 
         return array
 
     def _map(self, item: Take) -> Take:
-        def take(value: Any) -> bytes:
+        def take(value: Any) -> Any:
             if type(value) is not dict:
                 raise self._wrong("map", value, "map-start")
             name = ""
-            taken: list[bytes] = []
+            taken = {}
             try:
                 for name, each in value.items():
-                    taken += (_text(name), item(each))
+                    taken[name] = item(each)
             except Unfit as error:
                 error.path.append(name)
                 raise
-            return _block(len(value), taken)
+            return taken
 
         return take
 
     def _enum(self, symbols: list[str]) -> Take:
-        known = {symbol: varint(at) for at, symbol in enumerate(symbols)}
+        known = frozenset(symbols)
         shown = ", ".join(symbols[:_SHOWN_MAX])
         lenient = f": Field {{field}} is expected to be of enum type and be one of {shown}"
 
-        def enum(value: Any) -> bytes:
+        def enum(value: Any) -> Any:
             if type(value) is str and value in known:
-                return known[value]
+                return value
             if not self._is_strict:
                 raise Unfit(lenient)
             if type(value) is not str:
@@ -275,7 +268,7 @@ class Conversion:
     def _fixed(self, kind: dict[str, Any]) -> Take:
         name, size = kind["name"], kind["size"]
 
-        def fixed(value: Any) -> bytes:
+        def fixed(value: Any) -> Any:
             if not self._is_strict:
                 raise Unfit(
                     f": Field {{field}}: fixed {name} cannot be sent as plain JSON; send avro/json"
@@ -292,57 +285,68 @@ class Conversion:
         if name not in records:
             # A recursive record looks its function up when it is called.
             records[name] = lambda value: records[name](value)  # noqa: PLW0108
-            fields = self.fields(kind)
-            records[name] = lambda value: b"".join(fields(value))
+            fill = self._fill(kind["fields"])
+            records[name] = lambda value: fill(value, {})
         return records[name]
 
-    def bodies(self, kind: dict[str, Any]) -> Callable[[bytes], list[bytes]]:
-        """Return the function for JSON bodies of a record. msgspec checks plain fields while it
-        decodes them. If it raises anything, `fields` decides.
+    def bodies(self, kind: dict[str, Any]) -> Callable[[bytes], dict[str, Any]]:
+        """Return the function for JSON bodies of a record, in the lenient encoding. msgspec checks
+        plain fields while it decodes them. If it raises anything, `of` decides.
         """
-        names, members, writes = {}, [], []
-        for at, field in enumerate(kind["fields"]):
+        plain, others = {}, []
+        for field in kind["fields"]:
             what = field["type"] if isinstance(field["type"], dict) else {"type": field["type"]}
-            is_plain = "default" not in field and LOGICAL not in what
-            plain = _PLAIN.get(str(what["type"])) if is_plain else None
-            names[f"f{at}"] = field["name"]
-            writes.append(plain[1] if plain else self._field(field))
-            members.append((f"f{at}", plain[0]) if plain else (f"f{at}", Any, _ABSENT))
-        decode = Decoder(defstruct("Body", members, rename=names, kw_only=True)).decode
-        # From bytes, msgspec would not check the UTF-8 of what is left out.
-        return lambda body: [*map(call, writes, astuple(decode(body.decode())))]
+            checked = _PLAIN.get(str(what["type"]))
+            if checked is None or LOGICAL in what or "default" in field:
+                others.append(field)
+            else:
+                plain[field["name"]] = checked
+        fields = plain | {field["name"]: NotRequired[Any] for field in others}
+        decode = Decoder(TypedDict("Body", fields)).decode  # type: ignore[operator]
+        fill = self._fill(others)
 
-    def fields(self, kind: dict[str, Any]) -> TakeFields:
-        """Return the function for the fields of a record."""
-        names = [field["name"] for field in kind["fields"]]
-        takes = [self._field(field) for field in kind["fields"]]
-        absent = [_ABSENT] * len(names)
+        def body(raw: bytes) -> dict[str, Any]:
+            # From bytes, msgspec would not check the UTF-8 of what is left out.
+            datum = decode(raw.decode())
+            return fill(datum, datum)
 
-        def record(value: Any) -> list[bytes]:
+        return body
+
+    def _fill(self, described: list[dict[str, Any]]) -> Callable[[Any, Any], dict[str, Any]]:
+        """Return the function that converts these fields of a record, into another one."""
+        fields = [
+            (field["name"], self.of(field["type"]), self._default(field)) for field in described
+        ]
+
+        def fill(value: Any, taken: dict[str, Any]) -> dict[str, Any]:
             if type(value) is not dict:
                 raise self._wrong("record", value, "record-start")
-            taken: list[bytes] = []
+            name = ""
+            get = value.get
             try:
-                taken.extend(map(call, takes, map(value.get, names, absent)))
-            except Unfit as unfit:
-                name, error = names[len(taken)], unfit
-                if name not in value:
-                    strict = f": Expected field name not found: {name}"
-                    lenient = ": Field {field} is missing, and has no default"
-                    error = Unfit(strict if self._is_strict else lenient)
+                for name, take, default in fields:
+                    given = get(name, _ABSENT)
+                    if given is not _ABSENT:
+                        taken[name] = take(given)
+                    elif default is not _ABSENT:
+                        taken[name] = default
+                    elif self._is_strict:
+                        raise Unfit(f": Expected field name not found: {name}")
+                    else:
+                        raise Unfit(": Field {field} is missing, and has no default")
+            except Unfit as error:
                 error.path.append(name)
-                raise error from None
+                raise
             return taken
 
-        return record
+        return fill
 
-    def _field(self, field: dict[str, Any]) -> Take:
-        """Return the function for a field, which writes its default for _ABSENT."""
-        take = self.of(field["type"])
+    def _default(self, field: dict[str, Any]) -> Any:
+        """The default of a field, in the form that fastavro writes."""
         if self._encoding is Encoding.STRICT or "default" not in field:
-            return take
+            return _ABSENT
         try:
-            default = self._defaults.of(field["type"])(field["default"])
+            return self._defaults.of(field["type"])(field["default"])
         except RecursionError:
             raise no_schema(f"the default of field {field['name']} has no end") from None
         except Unfit as error:
@@ -350,78 +354,52 @@ class Conversion:
             raise no_schema(
                 f"the default of field {field['name']} does not fit: {reason}"
             ) from None
-        return lambda value: default if value is _ABSENT else take(value)
 
 
 def _logical(read: Callable[[Any], Any], plain: Take) -> Take:
-    def take(value: Any) -> bytes:
+    def take(value: Any) -> Any:
         try:
             found = read(value)
         except (ValueError, ArithmeticError) as error:
             raise Unfit(f": Field {{field}}: {error}") from error
-        if found is None:
-            return plain(value)
-        return varint(found) if type(found) is int else _sized(found)
+        return plain(value) if found is None else found
 
     return take
 
 
 def _branch_of(kind: AvroType) -> str:
-    """The name of a union's branch in Avro's JSON encoding."""
+    """The name of a union's branch, in fastavro and in Avro's JSON encoding."""
     if isinstance(kind, str):
         return kind
     assert isinstance(kind, dict), "a union holds no union"
     return str(kind.get("name", kind["type"]))
 
 
-def narrowed(value: float, limit: int) -> int:
-    """Convert a number to an integer from -limit to limit - 1, like Java's narrowing: fractions are
-    cut off, integers wrap, and floats that are too large become the largest integer.
+def narrowed(value: float, bits: int) -> int:
+    """Convert a number to an integer of so many bits, like Java's narrowing: fractions are cut off,
+    integers wrap, and floats that are too large become the largest integer.
     """
+    largest = (1 << (bits - 1)) - 1
+    if type(value) is int and -largest <= value <= largest:
+        return value
     if type(value) is float:
-        return 0 if value != value else int(max(-limit, min(limit - 1, value)))
-    return (int(value) + limit) % (2 * limit) - limit
+        if value != value:
+            return 0
+        return int(max(-largest - 1, min(largest, value)))
+    return int((int(value) + largest + 1) & ((1 << bits) - 1)) - largest - 1
 
 
-def varint(number: int) -> bytes:
-    """Write an integer of at most 64 bits as Avro does: small ones in few bytes."""
-    return _SHORT[number] if 0 <= number < _SHORT_MAX else _written(number)
+def _real(value: float) -> float:
+    """Convert a number to a double; infinite if it is too large."""
+    try:
+        return float(value)
+    except OverflowError:
+        return float("inf") if value > 0 else float("-inf")
 
 
-def _written(number: int) -> bytes:
-    left = (number << 1) ^ (number >> 63)
-    written = b""
-    while left > 127:
-        written += _BYTES[left & 127 | 128]
-        left >>= 7
-    return written + _BYTES[left]
-
-
-_BYTES = [bytes([each]) for each in range(256)]
-_SHORT_MAX = 1_000
-_SHORT = [_written(each) for each in range(_SHORT_MAX)]
-
-
-def _sized(raw: bytes) -> bytes:
-    return varint(len(raw)) + raw
-
-
-def _text(text: str) -> bytes:
-    raw = text.encode()
-    return varint(len(raw)) + raw
-
-
-def _block(length: int, items: list[bytes]) -> bytes:
-    """An array or a map, whose items are written in one block."""
-    return b"".join((varint(length), *items, b"\0")) if length else b"\0"
-
-
-_PLAIN: dict[str, tuple[Any, Take]] = {
-    "null": (NoneType, lambda _value: b""),
-    "boolean": (bool, (b"\0", b"\1").__getitem__),
-    "double": (float, struct.Struct("<d").pack),
-    "int": (Annotated[int, Meta(ge=-(2**31), le=2**31 - 1)], varint),
-    "long": (Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)], varint),
-    "string": (str, _text),
-}
-"""The types that msgspec checks as the lenient encoding does, and how to write their values."""
+def _shortened(value: float) -> float:
+    """Limit a number to the range of a four-byte float; infinite if it is too large."""
+    number = _real(value)
+    if abs(number) >= _FLOAT_MAX:
+        return float("inf") if number > 0 else float("-inf")
+    return number

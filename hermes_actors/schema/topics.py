@@ -20,15 +20,19 @@ class TopicValidations:
     ) -> None:
         self._source = source
         self._pool = pool
-        self._options = {"frames": frames, "takes_ids": takes_ids}
+        self._frames = frames
+        self._takes_ids = takes_ids
 
     def of(self, topic: Topic) -> Validation | None:
         """The check by the topic's current schemas; None if there is nothing to check."""
-        kind = AvroValidation
-        if topic.content_type is not ContentType.AVRO:
-            # While a topic changes from JSON to AVRO, its first Avro schema exists before.
-            by_json = JsonValidation(topic.name, self._source, self._pool)
-            if by_json.is_needed or not topic.json_to_avro_dry_run:
-                return by_json if by_json.is_needed else None
-            kind = DryRun
-        return kind(topic.name, self._source, self._pool, **self._options)
+        if topic.content_type is ContentType.AVRO:
+            return self._of_avro(AvroValidation, topic)
+        # While a topic changes from JSON to AVRO, its first Avro schema exists before it is AVRO.
+        by_json = JsonValidation(topic.name, self._source, self._pool)
+        if by_json.is_needed:
+            return by_json
+        return self._of_avro(DryRun, topic) if topic.json_to_avro_dry_run else None
+
+    def _of_avro(self, kind: type[AvroValidation], topic: Topic) -> AvroValidation:
+        options = {"frames": self._frames, "takes_ids": self._takes_ids}
+        return kind(topic.name, self._source, self._pool, **options)

@@ -1,88 +1,66 @@
-"""Creates the spans of traced messages for the OpenTelemetry SDK, which exports them.
+"""Creates the spans of traced messages with the OpenTelemetry SDK.
 
 `Sampling` decides once per message if it is traced; for others the cost is only this decision.
 Callers pass names and attributes, but never bodies or headers of messages.
 """
 
 import random
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from functools import partial
+from collections.abc import Mapping, Sequence
 
+from opentelemetry import trace
+from opentelemetry.context import Context
 from opentelemetry.sdk.resources import SERVICE_NAME, Resource
-from opentelemetry.sdk.trace import Event, ReadableSpan, SpanProcessor
-from opentelemetry.sdk.util.instrumentation import InstrumentationScope
+from opentelemetry.sdk.trace import SpanProcessor, TracerProvider
+from opentelemetry.sdk.trace.id_generator import RandomIdGenerator
+from opentelemetry.sdk.trace.sampling import ALWAYS_ON
 from opentelemetry.semconv.attributes import error_attributes, service_attributes
-from opentelemetry.trace import Link, SpanContext, SpanKind, Status, StatusCode, TraceFlags
+from opentelemetry.trace import Link, NonRecordingSpan, SpanContext, SpanKind, TraceFlags
 from opentelemetry.trace.span import TraceState
 from opentelemetry.util.types import AttributeValue
 
 from hermes_actors import __version__
-from hermes_actors.model.message import Message
 from hermes_actors.model.trace_context import TraceContext, is_traceparent
-from hermes_actors.runtime.clock import wall_ns
 from hermes_actors.telemetry.sampling import Sampling
 
 SYSTEM = "hermes"
 DATACENTER = "hermes.datacenter"
 VIA = "hermes.via"
 PARTITION = "messaging.destination.partition.id"
+LINKS_MAX = 128
+"""The maximum number of messages that the span of a batch links to."""
 
-Attributes = dict[str, AttributeValue]
+Attributes = Mapping[str, AttributeValue]
 
 _ID_BITS = 128
 _LOW_HALF = (1 << 64) - 1
-_UNSET = Status()
-_NEW = TraceFlags.SAMPLED | TraceFlags.RANDOM_TRACE_ID
 
 
-@dataclass(slots=True, eq=False)
-class Span:
-    """An open span. `begun` makes the SDK's ended one from what is known since the beginning: the
-    SDK's own open spans cost four times as much.
-    """
+class _ChosenIds(RandomIdGenerator):
+    """Gives the next trace the id that was drawn for the sampling decision."""
 
-    context: SpanContext
-    attributes: Attributes
-    processor: SpanProcessor
-    begun: Callable[..., ReadableSpan]
-    status: Status = _UNSET
-    events: tuple[Event, ...] = ()
+    def __init__(self) -> None:
+        self.trace_id = 0
 
-    def add_event(self, name: str, attributes: Attributes | None = None) -> None:
-        """Add an event that happens now."""
-        self.events += (Event(name, attributes, wall_ns()),)
-
-    def fail(self, error_type: str) -> None:
-        """Mark it as failed with this type of error."""
-        self.attributes[error_attributes.ERROR_TYPE] = error_type
-        self.status = Status(StatusCode.ERROR, error_type)
-
-    def carried(self) -> tuple[str, str]:
-        """The `traceparent` and `tracestate` headers that propagate it."""
-        context = self.context
-        traceparent = f"00-{context.trace_id:032x}-{context.span_id:016x}-{context.trace_flags:02x}"
-        return traceparent, context.trace_state.to_header() if context.trace_state else ""
-
-    def end(self, ended_ns: int | None = None) -> None:
-        """End it, now or at a time of the past."""
-        last = {"events": self.events, "status": self.status, "end_time": ended_ns or wall_ns()}
-        self.processor.on_end(self.begun(attributes=self.attributes, **last))
+    def generate_trace_id(self) -> int:
+        trace_id, self.trace_id = self.trace_id, 0
+        return trace_id or super().generate_trace_id()
 
 
 class Tracing:
-    """Creates spans. `processor` gets them when they end, `rng` draws their ids."""
+    """Creates spans. `processor` gets them when they end, `rng` draws the ids of traces."""
 
     def __init__(
         self, processor: SpanProcessor, sampling: Sampling, resource: Resource, rng: random.Random
     ) -> None:
-        self._processor = processor
         self._sampling = sampling
         self._draw = rng.getrandbits
         self._bound = sampling.bound
-        self._chosen_id = 0
-        scope = InstrumentationScope("hermes_actors", __version__)
-        self._span = partial(ReadableSpan, resource=resource, instrumentation_scope=scope)
+        self._ids = _ChosenIds()
+        provider = TracerProvider(
+            ALWAYS_ON, resource, shutdown_on_exit=False, id_generator=self._ids
+        )
+        provider.add_span_processor(processor)
+        self._tracer = provider.get_tracer("hermes_actors", __version__)
 
     def is_chosen(self, context: TraceContext | None) -> bool:
         """True if a message with this context (None: without one) is traced.
@@ -93,7 +71,7 @@ class Tracing:
             trace_id = self._draw(_ID_BITS)
             if trace_id & _LOW_HALF >= self._bound:
                 return False
-            self._chosen_id = trace_id
+            self._ids.trace_id = trace_id or 1
             return True
         return self._sampling.takes(context.traceparent)
 
@@ -108,25 +86,42 @@ class Tracing:
         name: str,
         kind: SpanKind,
         attributes: Attributes,
-        parent: SpanContext | None = None,
+        parent: "TraceContext | trace.Span | None" = None,
         links: Sequence[Link] = (),
         *,
         started_ns: int | None = None,
-    ) -> Span:
-        """Begin a span; without a parent it begins a trace."""
-        trace_id, flags, state = self._chosen_id or self._draw(_ID_BITS) or 1, _NEW, None
-        self._chosen_id = 0
-        if parent is not None:
-            trace_id, flags, state = parent.trace_id, parent.trace_flags & _NEW, parent.trace_state
-        span_id = self._draw(_ID_BITS // 2) or 1
-        context = SpanContext(trace_id, span_id, False, TraceFlags(flags), state)
-        known = {"kind": kind, "links": links, "start_time": started_ns or wall_ns()}
-        begun = partial(self._span, name, context, parent, **known)
-        return Span(context, attributes, self._processor, begun)
+    ) -> trace.Span:
+        """Begin a span. Its parent is a span of this node, a context from elsewhere, or None."""
+        match parent:
+            case None:
+                # An empty context, so that a current span does not become the parent.
+                context = Context()
+            case TraceContext():
+                remote = NonRecordingSpan(_context_in(parent))
+                context = trace.set_span_in_context(remote, Context())
+            case _:
+                context = trace.set_span_in_context(parent, Context())
+        return self._tracer.start_span(
+            name, context, kind, dict(attributes), links, start_time=started_ns
+        )
+
+    def begin_for_many(
+        self, name: str, kind: SpanKind, attributes: Attributes, contexts: Sequence[TraceContext]
+    ) -> trace.Span:
+        """Begin a new trace whose span links to the first LINKS_MAX of these contexts."""
+        self._ids.trace_id = self._draw(_ID_BITS) or 1
+        links = [Link(_context_in(each)) for each in contexts[:LINKS_MAX]]
+        return self.begin(name, kind, attributes, links=links)
 
 
-def context_in(context: TraceContext | Message) -> SpanContext:
-    """The span that this context, or the message's, names."""
+def carried(span: trace.Span) -> tuple[str, str]:
+    """The `traceparent` and `tracestate` headers that propagate the span."""
+    context = span.get_span_context()
+    traceparent = f"00-{context.trace_id:032x}-{context.span_id:016x}-{context.trace_flags:02x}"
+    return traceparent, context.trace_state.to_header() if context.trace_state else ""
+
+
+def _context_in(context: TraceContext) -> SpanContext:
     traceparent, tracestate = context.traceparent, context.tracestate
     return SpanContext(
         int(traceparent[3:35], 16),
@@ -138,7 +133,15 @@ def context_in(context: TraceContext | Message) -> SpanContext:
     )
 
 
-def messaging(operation: str, kind: str, topic: str, **more: AttributeValue) -> Attributes:
+def failed(span: trace.Span, error_type: str) -> None:
+    """Mark the span as failed with this type of error."""
+    span.set_attribute(error_attributes.ERROR_TYPE, error_type)
+    span.set_status(trace.StatusCode.ERROR, error_type)
+
+
+def messaging(
+    operation: str, kind: str, topic: str, **more: AttributeValue
+) -> dict[str, AttributeValue]:
     """The attributes of a messaging span, by OpenTelemetry's semantic conventions.
 
     `kind`: the convention's type of the operation ("send", "process", "settle"). `more`: further

@@ -3,18 +3,16 @@
 from collections.abc import Sequence
 
 from opentelemetry.semconv.attributes import http_attributes, server_attributes
-from opentelemetry.trace import Link, SpanContext, SpanKind
+from opentelemetry.trace import Span, SpanKind
 
 from hermes_actors.consumer.delivery.delivery import Delivery, Settlement, Transitions
 from hermes_actors.consumer.senders.sender import SendOutcome
 from hermes_actors.metadata.catalog import LiveSubscription
 from hermes_actors.model.dead_letter import DiscardReason
+from hermes_actors.model.message import trace_of
 from hermes_actors.model.subscription import BatchPolicy, DeliveryMode
 from hermes_actors.model.trace_context import TraceContext
-from hermes_actors.telemetry.tracing import Attributes, Span, Tracing, context_in, messaging
-
-LINKS_MAX = 128
-"""The maximum number of messages that the span of a batch links to."""
+from hermes_actors.telemetry.tracing import Attributes, Tracing, carried, failed, messaging
 
 _PROCESS = "process"
 _SETTLE = "settle"
@@ -72,12 +70,11 @@ class DeliverySpans(Transitions):
             if trace is None:
                 return
         trace.end_attempt()
-        attributes: Attributes = {http_attributes.HTTP_REQUEST_METHOD: "POST"}
+        attributes: dict[str, str | int] = {http_attributes.HTTP_REQUEST_METHOD: "POST"}
         if first.attempts:
             attributes["http.request.resend_count"] = first.attempts
-        parent = None if trace.span is None else trace.span.context
-        trace.attempt = self._tracing.begin("POST", SpanKind.CLIENT, attributes, parent)
-        trace.traceparent, trace.tracestate = trace.attempt.carried()
+        trace.attempt = self._tracing.begin("POST", SpanKind.CLIENT, attributes, trace.span)
+        trace.traceparent, trace.tracestate = carried(trace.attempt)
 
     def answered(self, deliveries: Sequence[Delivery], outcome: SendOutcome, took_s: float) -> None:
         """End the attempt with its outcome."""
@@ -88,18 +85,19 @@ class DeliverySpans(Transitions):
         attempt = trace.attempt
         if self._is_broadcast:
             # One recipient's answer; the attempt ends with the decision after all of them.
-            status: Attributes = {http_attributes.HTTP_RESPONSE_STATUS_CODE: outcome.status}
-            attempt.add_event("answered", status)
+            attempt.add_event(
+                "answered", {http_attributes.HTTP_RESPONSE_STATUS_CODE: outcome.status}
+            )
             return
         if first.route is not None:
             origin = first.route.origin
-            attempt.attributes[server_attributes.SERVER_ADDRESS] = origin.host
-            attempt.attributes[server_attributes.SERVER_PORT] = origin.port
+            attempt.set_attribute(server_attributes.SERVER_ADDRESS, origin.host)
+            attempt.set_attribute(server_attributes.SERVER_PORT, origin.port)
         if outcome.status:
-            attempt.attributes[http_attributes.HTTP_RESPONSE_STATUS_CODE] = outcome.status
+            attempt.set_attribute(http_attributes.HTTP_RESPONSE_STATUS_CODE, outcome.status)
         if not outcome.is_success:
             failure = outcome.failure
-            attempt.fail(str(outcome.status) if failure is None else failure.value)
+            failed(attempt, str(outcome.status) if failure is None else failure.value)
         trace.end_attempt()
 
     def given_up(self, deliveries: Sequence[Delivery], reason: DiscardReason) -> None:
@@ -107,22 +105,25 @@ class DeliverySpans(Transitions):
         for delivery in deliveries:
             message = delivery.message
             trace = delivery.trace if isinstance(delivery.trace, DeliveryTrace) else None
-            parent: SpanContext | None = None
+            parent: TraceContext | Span | None = None
             if trace is not None and trace.span is not None:
                 trace.end_attempt()
-                trace.span.fail(reason.value)
-                parent = trace.span.context
+                failed(trace.span, reason.value)
+                parent = trace.span
             if (parent is None or self._is_batch) and message is not None:
                 # A batch's trace is not a message's trace.
-                parent = context_in(message) if self._follows(delivery) else None
+                parent = trace_of(message) if self._follows(delivery) else None
             if parent is None:
                 continue
             if trace is None:
                 trace = delivery.trace = DeliveryTrace(None)
             attributes = self._attributes("dead_letter", _SETTLE, delivery)
-            attributes["hermes.discard_reason"] = reason.value
-            name = f"dead letter {self._topic}"
-            trace.letter = self._tracing.begin(name, SpanKind.PRODUCER, attributes, parent)
+            trace.letter = self._tracing.begin(
+                f"dead letter {self._topic}",
+                SpanKind.PRODUCER,
+                {**attributes, "hermes.discard_reason": reason.value},
+                parent,
+            )
 
     def settled(self, deliveries: Sequence[Delivery], settlement: Settlement) -> None:
         """End the delivery's spans."""
@@ -131,7 +132,7 @@ class DeliverySpans(Transitions):
             if isinstance(trace, DeliveryTrace):
                 for span in (trace.span, trace.letter):
                     if span is not None:
-                        span.attributes["hermes.settlement"] = settlement.value
+                        span.set_attribute("hermes.settlement", settlement.value)
                 trace.end()
                 delivery.trace = None
 
@@ -151,24 +152,30 @@ class DeliverySpans(Transitions):
         first = deliveries[0]
         name = f"deliver {self._topic}"
         if self._is_batch:
-            messages = [each.message for each in deliveries if each.message and self._follows(each)]
+            contexts = [
+                context
+                for each in deliveries
+                if self._follows(each) and each.message and (context := trace_of(each.message))
+            ]
             if isinstance(first.trace, DeliveryTrace):
                 # The batch was reassembled.
                 first.trace.end()
                 first.trace = None
-            if not messages:
+            if not contexts:
                 return None
-            whose, count = self._subscription, len(deliveries)
-            attributes = messaging(
-                "deliver", _PROCESS, self._topic, subscription=whose, count=count
+            attributes: Attributes = messaging(
+                "deliver",
+                _PROCESS,
+                self._topic,
+                subscription=self._subscription,
+                count=len(deliveries),
             )
-            links = [Link(context_in(each)) for each in messages[:LINKS_MAX]]
-            span = self._tracing.begin(name, SpanKind.CONSUMER, attributes, links=links)
+            span = self._tracing.begin_for_many(name, SpanKind.CONSUMER, attributes, contexts)
         else:
             if first.message is None or not self._follows(first):
                 return None
             attributes = self._attributes("deliver", _PROCESS, first)
-            parent = context_in(first.message)
+            parent = trace_of(first.message)
             span = self._tracing.begin(name, SpanKind.CONSUMER, attributes, parent)
         trace = first.trace = DeliveryTrace(span)
         return trace
