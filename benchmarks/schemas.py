@@ -35,7 +35,7 @@ from hermes_actors.schema import avro
 from hermes_actors.schema.avro import BodyForm
 from hermes_actors.schema.loop_limits import UNITS_MAX
 from hermes_actors.schema.source import CatalogSchemas
-from hermes_actors.schema.validation import NO_HEAD, JsonValidation
+from hermes_actors.schema.validation import BodyHead, JsonValidation
 from hermes_local.ports import free_ports
 from publishing.load import Load, Target, run
 from publishing.messages import TOPIC, Messages
@@ -95,7 +95,7 @@ def price_of_a_check(schema: dict[str, Any], bodies: list[bytes]) -> None:
     def checked(body: bytes) -> None:
         message = Message("", body, 0)
         assert validation.units(body) <= UNITS_MAX
-        assert validation.check(message, NO_HEAD) is message
+        assert validation.check(message, BodyHead()) is message
 
     decoded_us, checked_us = each_us(msgspec.json.decode, bodies), each_us(checked, bodies)
     size = round(statistics.mean(map(len, bodies)))
@@ -283,7 +283,7 @@ def hostile(cases: int, seed: int) -> None:
             became["checked beside the loop"] += 1
         else:
             message = Message("", body, 0)
-            outcome = timed("checking", partial(validation.check, message, NO_HEAD))
+            outcome = timed("checking", partial(validation.check, message, BodyHead()))
             fits = outcome is message
             became["fits" if fits else f"{outcome.status} {outcome.code.name}"] += 1
     gc.enable()

@@ -18,6 +18,7 @@ hold something else; those are ignored. The id of a record without one is its pl
 
 import json
 from enum import StrEnum
+from functools import lru_cache
 from typing import Any
 
 import msgspec
@@ -141,7 +142,7 @@ _json = json.JSONDecoder()
 def to_record(message: Message, envelope: Envelope = Envelope.NATIVE, via: str = "") -> Record:
     """Encode the message as a record; `via` replaces the message's own `via` if not empty."""
     propagated = tuple(
-        (_PROPAGATED_PREFIX + name, value.encode()) for name, value in message.propagated
+        [(_PROPAGATED_PREFIX + name, value.encode()) for name, value in message.propagated]
     )
     if message.only_for:
         propagated = ((ONLY_FOR, message.only_for.encode()), *propagated)
@@ -183,6 +184,7 @@ def to_record(message: Message, envelope: Envelope = Envelope.NATIVE, via: str =
     )
 
 
+@lru_cache(maxsize=256)
 def _written(schema: WriterSchema) -> tuple[tuple[str, bytes], ...]:
     """The record headers for the schema of a body."""
     numbers = ((_VERSION, schema.version), (_ID, schema.id))

@@ -23,6 +23,9 @@ class SchemaKind(StrEnum):
     JSON = "JSON"
     AVRO = "AVRO"
 
+    # Enum's is a Python function, and each message looks its compiled schema up by the kind.
+    __hash__ = str.__hash__
+
 
 class Compatibility(StrEnum):
     """How a new version of a subject must be compatible with older ones, as in Confluent's

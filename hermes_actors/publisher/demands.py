@@ -49,7 +49,7 @@ class Head:
     identified.
     """
 
-    __slots__ = ("_fields", "_pairs", "account", "certificate", "is_plain")
+    __slots__ = ("_body_head", "_fields", "_pairs", "account", "certificate", "is_plain")
 
     def __init__(
         self,
@@ -61,6 +61,7 @@ class Head:
         self._fields = fields
         self.certificate = certificate
         self.account: Account | None = None
+        self._body_head: BodyHead | None = None
         self.is_plain = _SPECIAL_BYTES.isdisjoint(fields) and not fields.get(
             b"content-type", b""
         ).lower().startswith(_CLOUD_EVENTS)
@@ -69,6 +70,16 @@ class Head:
         """The header's value, None if it is absent. `name` is in lower case."""
         value = self._fields.get(name.encode())
         return None if value is None else value.decode("latin-1")
+
+    @property
+    def body_head(self) -> BodyHead:
+        """The headers that determine how the body is read. A schema version that is not a number is
+        ignored, as in Hermes.
+        """
+        if self._body_head is None:
+            version, own_id = self.get("schema-version"), self.get("schema-id")
+            self._body_head = BodyHead(self.get("content-type"), _number(version), _number(own_id))
+        return self._body_head
 
     def pairs(self) -> list[tuple[str, str]]:
         """All headers, with the order and letter case that the connection delivered."""
@@ -180,20 +191,11 @@ class Demand(Struct, frozen=True):
 
     def body_head(self, message: Message) -> BodyHead:
         """The headers that determine how the body is read."""
-        content_type = self.head.get("content-type")
-        if self.is_event:
-            # In a structured event, data without a type is JSON.
-            content_type = dict(message.attributes).get("datacontenttype", "application/json")
-        return body_head_of(self.head, content_type)
-
-
-def body_head_of(head: Head, content_type: str | None) -> BodyHead:
-    """Describe bodies of this content type. A schema version that is not a number is ignored, as in
-    Hermes.
-    """
-    return BodyHead(
-        content_type, _number(head.get("schema-version")), _number(head.get("schema-id"))
-    )
+        if not self.is_event:
+            return self.head.body_head
+        # In a structured event, data without a type is JSON.
+        content_type = dict(message.attributes).get("datacontenttype", "application/json")
+        return replace(self.head.body_head, content_type=content_type)
 
 
 def _number(value: str | None) -> int:

@@ -33,7 +33,7 @@ from hermes_actors.publisher.measures import FrontendMeasures
 from hermes_actors.publisher.pending import CHUNKED, Pending, Route
 from hermes_actors.publisher.quota import Quotas
 from hermes_actors.runtime.clock import Clock, IdSource
-from hermes_actors.schema.validation import NO_HEAD, Checked
+from hermes_actors.schema.validation import Checked
 from hermes_actors.security.account import Account
 
 
@@ -107,12 +107,7 @@ class Gateway:
                 return self.refuse(violation, route)
         message_id = self._message_id()
         demand = trace = None
-        validate = route.validate
-        if (
-            self._reads_every_head
-            or not head.is_plain
-            or (validate is not None and validate.reads_head)
-        ):
+        if self._reads_every_head or not head.is_plain:
             try:
                 demand = self.demands.read(topic, route.log_topic, message_id, key, head)
             except HermesError as error:
@@ -129,6 +124,7 @@ class Gateway:
             expected_bytes,
             route.batch_limits if is_patient else route.limits,
             notify,
+            head,
             demand,
             1,
             self._now_ms(),
@@ -175,7 +171,7 @@ class Gateway:
             if violation is not None:
                 pending.settle(violation)
                 return
-        demand, trace = pending.demand, pending.trace
+        head, demand, trace = pending.head, pending.demand, pending.trace
         if demand is None:
             message = Message(pending.id, body, pending.started_ms, pending.key, (), self._dc)
         else:
@@ -195,10 +191,8 @@ class Gateway:
         if validate is None:
             self._queue(pending, (message,), message.key, size)
             return
-        if validate.reads_head and demand is None:
-            pending.settle(Unavailable(f"Topic {route.name} has just changed; try again"))
-            return
-        body_head = NO_HEAD if demand is None else demand.body_head(message)
+        assert head is not None, "it is no part of a batch"
+        body_head = head.body_head if demand is None else demand.body_head(message)
         done = partial(self._validated, pending)
         validate(message, body_head, done, lambda: not pending.is_done)
 

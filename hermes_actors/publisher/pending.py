@@ -35,7 +35,7 @@ from hermes_actors.publisher.answers import (
     overdue,
     status_of,
 )
-from hermes_actors.publisher.demands import Demand
+from hermes_actors.publisher.demands import Demand, Head
 from hermes_actors.publisher.drain import Drain
 from hermes_actors.publisher.measures import TopicMeasures
 from hermes_actors.schema.validation import Validation
@@ -82,9 +82,10 @@ class Pending:
     clock; 0 for a part of a batch, whose messages have their times. All of its messages share
     `key`; `body_bytes` is their total. `is_done`: it is answered or kept, and no further append
     begins. `is_sent`: an append has begun, so it may be stored. `keeper` is the spool that has it,
-    even if the topic has changed since. `demand` holds the requests of its head until its body is
-    complete. `notify` is called once, synchronously, when it is answered. `limits` are copied from
-    the route at the start; later changes of the topic do not affect them.
+    even if the topic has changed since. `head` (None for a part of a batch) and `demand`, its
+    special requests, are kept until its body is complete. `notify` is called once, synchronously,
+    when it is answered. `limits` are copied from the route at the start; later changes of the topic
+    do not affect them.
 
     `outcome` is the outcome of all messages, or of the first one when `outcomes` has one for each.
     `trace` is the trace context of its messages: the publisher's, until a listener that records it
@@ -98,6 +99,7 @@ class Pending:
     expected_bytes: int
     limits: Limits
     notify: "Callable[[Pending], None]"
+    head: Head | None = None
     demand: Demand | None = None
     count: int = 1
     started_ms: int = 0
@@ -148,7 +150,7 @@ class Pending:
         self.messages = messages
         self.key = key
         self.body_bytes = body_bytes
-        self.demand = None
+        self.head = self.demand = None
 
     def sent(self) -> None:
         """Record that an append of it begins, the first one or one to another datacentre."""

@@ -38,6 +38,13 @@ class PublishSpans(Transitions):
         self._tracing = tracing
         self._dc = dc
         self._clock = clock
+        # While it is 0, no publish is looked at.
+        self._open = 0
+
+    def _traced(self, pendings: Sequence[Pending]) -> list[tuple[Pending, PublishTrace]]:
+        if not self._open:
+            return []
+        return [(each, each.trace) for each in pendings if isinstance(each.trace, PublishTrace)]
 
     def admitted(self, pendings: Sequence[Pending]) -> None:
         """Choose which publishes are traced, and begin their spans."""
@@ -49,6 +56,7 @@ class PublishSpans(Transitions):
                 attributes = messaging("publish", _SEND, topic, dc=self._dc, **what)
                 span = self._tracing.begin(f"publish {topic}", SpanKind.SERVER, attributes, context)
                 pending.trace = PublishTrace(span)
+                self._open += 1
 
     def sent(
         self,
@@ -57,17 +65,16 @@ class PublishSpans(Transitions):
         via: str,
     ) -> None:
         """Begin the span of an append."""
-        for pending in pendings:
-            trace = pending.trace
-            if type(trace) is PublishTrace:
-                name, topic = _SPANS.get(via, "append"), pending.route.name
-                span = self._tracing.begin(
-                    f"{name} {topic}",
-                    SpanKind.PRODUCER,
-                    messaging(name, _SEND, topic, dc=dc, via=via, body_size=pending.body_bytes),
-                    trace.span,
-                )
-                trace.appends.append((dc, span))
+        for pending, trace in self._traced(pendings):
+            name, topic = _SPANS.get(via, "append"), pending.route.name
+            span = self._tracing.begin(
+                f"{name} {topic}",
+                SpanKind.PRODUCER,
+                messaging(name, _SEND, topic, dc=dc, via=via, body_size=pending.body_bytes),
+                trace.span,
+            )
+            trace.appends.append((dc, span))
+            self._open += 1
 
     def answered(
         self,
@@ -79,7 +86,7 @@ class PublishSpans(Transitions):
     ) -> None:
         """End the span of an append with its outcome."""
         at = 0
-        for pending in pendings:
+        for pending in pendings if self._open else ():
             following = at + pending.count
             trace = pending.trace
             if type(trace) is PublishTrace:
@@ -87,6 +94,7 @@ class PublishSpans(Transitions):
                     if append[0] == dc:
                         trace.appends.remove(append)
                         _end(append[1], partition, outcomes[at:following])
+                        self._open -= 1
                         break
             at = following
 
@@ -98,18 +106,17 @@ class PublishSpans(Transitions):
 
     def settled(self, pendings: Sequence[Pending]) -> None:
         """End the spans of publishes."""
-        for pending in pendings:
-            trace = pending.trace
-            if type(trace) is PublishTrace:
-                assert pending.outcome is not None, "it is settled"
-                # 0 for a repeated publish, answered like the first one with its key.
-                status = status_of(pending.outcome, pending.route.name)
-                span = trace.span
-                if status:
-                    span.set_attribute(http_attributes.HTTP_RESPONSE_STATUS_CODE, status)
-                if status >= 500:
-                    failed(span, str(status))
-                span.end()
+        for pending, trace in self._traced(pendings):
+            assert pending.outcome is not None, "it is settled"
+            # 0 for a repeated publish, answered like the first one with its key.
+            status = status_of(pending.outcome, pending.route.name)
+            span = trace.span
+            if status:
+                span.set_attribute(http_attributes.HTTP_RESPONSE_STATUS_CODE, status)
+            if status >= 500:
+                failed(span, str(status))
+            span.end()
+            self._open -= 1
 
     def replayed(
         self,

@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any
 
 from msgspec.structs import replace
@@ -31,7 +32,6 @@ class AvroValidation(Validation):
     """
 
     kind = SchemaKind.AVRO
-    reads_head = True
 
     def __init__(
         self, topic: str, source: SchemaSource, pool: WorkerPool, *, frames: bool, takes_ids: bool
@@ -132,10 +132,14 @@ class DryRun(AvroValidation):
         return message
 
 
+@lru_cache(maxsize=64)
+def _named(content_type: str) -> BodyForm | None:
+    return _FORMS.get(content_type.partition(";")[0].strip().lower())
+
+
 def form_of(content_type: str | None, topic: str) -> BodyForm:
     """Return the form of a body with this Content-Type. Raises Refused."""
-    media_type = (content_type or "").partition(";")[0].strip().lower()
-    form = _FORMS.get(media_type)
+    form = _named(content_type or "")
     if form is not None:
         return form
     shown = "null" if content_type is None else content_type[:_SHOWN_MAX]

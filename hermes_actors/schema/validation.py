@@ -30,10 +30,6 @@ class BodyHead(Struct, frozen=True):
     schema_id: int = 0
 
 
-NO_HEAD = BodyHead()
-"""For a check that does not read the head."""
-
-
 class Validation:
     """The check of one topic's messages by its schemas of one kind.
 
@@ -42,8 +38,6 @@ class Validation:
     """
 
     kind: ClassVar[SchemaKind]
-    reads_head: ClassVar[bool]
-    """True if the request's head is needed to read the body."""
 
     def __init__(self, topic: str, source: SchemaSource, pool: WorkerPool) -> None:
         self._topic = topic
@@ -153,7 +147,6 @@ class JsonValidation(Validation):
     """The check by a JSON Schema; a message that fits is stored unchanged."""
 
     kind = SchemaKind.JSON
-    reads_head = False
 
     @property
     def is_needed(self) -> bool:

@@ -92,8 +92,6 @@ async def test_what_is_refused_is_settled_and_was_never_sent(listening, autojump
 class Later:
     """A topic's check of messages that ends when the test says so."""
 
-    reads_head = False
-
     def __init__(self, world) -> None:
         self.done = None
         world.frontend.routes.by_name["shop.orders"].validate = self

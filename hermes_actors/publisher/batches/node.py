@@ -1,5 +1,7 @@
 """The open batches of one node, and the bounds that they share."""
 
+from msgspec.structs import replace
+
 from hermes_actors.config import FrontendConfig
 from hermes_actors.errors import HermesError, Refused, Unavailable
 from hermes_actors.publisher.answers import Answer
@@ -7,7 +9,7 @@ from hermes_actors.publisher.batches.exchange import BatchExchange
 from hermes_actors.publisher.batches.forms import Form, form_of
 from hermes_actors.publisher.batches.room import Room
 from hermes_actors.publisher.batches.slicing import BatchRequest
-from hermes_actors.publisher.demands import Head, body_head_of
+from hermes_actors.publisher.demands import Head
 from hermes_actors.publisher.edges.edge import Edge, Line
 from hermes_actors.publisher.gateway import Gateway
 from hermes_actors.publisher.pending import Route
@@ -93,7 +95,7 @@ class Batches:
             takes_events=self._config.cloud_events,
         )
         # Each message of a batch is JSON, whatever form the batch has.
-        body_head = body_head_of(head, "application/json")
+        body_head = replace(head.body_head, content_type="application/json")
         return BatchRequest(route, key, head.account, common, body_head), form
 
     def _closed(self, batch: BatchExchange) -> None:

@@ -20,7 +20,7 @@ from hermes_actors.publisher.batches.room import Need
 from hermes_actors.publisher.batches.slices import Slice
 from hermes_actors.publisher.batches.slicing import BatchRequest, Slicing
 from hermes_actors.publisher.cloudevents import VERSION_HEADER
-from hermes_actors.publisher.demands import Head, body_head_of, head_refusal
+from hermes_actors.publisher.demands import Head, head_refusal
 from hermes_actors.publisher.edges.grpc.codes import outcome_of
 from hermes_actors.publisher.frontend import Frontend
 from hermes_actors.publisher.pending import Pending, Route
@@ -243,7 +243,7 @@ class Publisher:
             None,
             head.account,
             self._gateway.demands.common(head),
-            body_head_of(head, head.get("content-type")),
+            head.body_head,
         )
         slicing = Slicing(request, self._config, self._gateway, lambda _error: None)
         left: Parcel | None = self._parcel(row, own)
