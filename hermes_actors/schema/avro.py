@@ -14,7 +14,7 @@ import fastavro
 import msgspec
 
 from hermes_actors.errors import Refused
-from hermes_actors.schema.avro_conversion import Conversion, Encoding, Take, Unfit
+from hermes_actors.schema.avro_conversion import Encoding, Take, Unfit, conversion
 from hermes_actors.schema.avro_types import RECORDS, AvroTypes, no_schema
 from hermes_actors.schema.loop_limits import AvroType
 
@@ -47,17 +47,15 @@ class AvroSchema:
     the loop's limit; None if it may only be used in a worker.
     """
 
-    __slots__ = ("_bodies", "_lenient", "_metadata", "_schema", "_strict", "has_metadata", "parts")
+    __slots__ = ("_lenient", "_metadata", "_schema", "_strict", "has_metadata", "parts")
 
     def __init__(self, types: AvroTypes) -> None:
         """Compile the schema. Raises Refused with FORMAT_ERROR; the message gives the reason."""
         self.parts = types.parts
         self._schema = types.root
         try:
-            lenient = Conversion(types, Encoding.LENIENT)
-            self._bodies = lenient.bodies(types.root)
-            self._lenient = lenient.of(types.root)
-            self._strict = Conversion(types, Encoding.STRICT).of(types.root)
+            self._lenient: Take = conversion(types, Encoding.LENIENT)
+            self._strict: Take = conversion(types, Encoding.STRICT)
             self._metadata = _Metadata.of(types)
         except (LookupError, TypeError, ValueError, AttributeError, RecursionError) as error:
             # fastavro parses some texts that are not schemas.
@@ -75,13 +73,10 @@ class AvroSchema:
                     return body
                 return self._metadata.replaced(body, metadata)
             case BodyForm.JSON:
-                try:
-                    datum = self._bodies(body)
-                except (msgspec.DecodeError, ValueError, RecursionError, Unfit):
-                    decoded = _decoded(body)
-                    if type(decoded) is not dict:
-                        raise Refused(f"{_NOT_PARSED} It is not a JSON object") from None
-                    datum = _taken(self._lenient, decoded, _LENIENT)
+                decoded = _decoded(body)
+                if type(decoded) is not dict:
+                    raise Refused(f"{_NOT_PARSED} It is not a JSON object")
+                datum = _taken(self._lenient, decoded, _LENIENT)
             case BodyForm.AVRO_JSON:
                 datum = _taken(self._strict, _decoded(body), _STRICT)
             case _:

@@ -8,10 +8,7 @@ branch's name and the value.
 from collections.abc import Callable
 from enum import Enum, auto
 from types import NoneType
-from typing import Annotated, Any, NotRequired, TypedDict
-
-from msgspec import Meta
-from msgspec.json import Decoder
+from typing import Any
 
 from hermes_actors.schema.avro_logical import LOGICAL_READS
 from hermes_actors.schema.avro_types import LOGICAL, PRIMITIVES, AvroTypes, no_schema
@@ -39,16 +36,6 @@ _JAVA = {
 """Type names in Hermes' lenient error messages; any other type is a number."""
 
 _NUMBER = "java.lang.Number"
-
-_PLAIN: dict[str, Any] = {
-    "null": NoneType,
-    "boolean": bool,
-    "int": Annotated[int, Meta(ge=-(2**31), le=2**31 - 1)],
-    "long": Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)],
-    "double": float,
-    "string": str,
-}
-"""The types that msgspec checks as the lenient encoding does."""
 
 _TOKENS = {
     NoneType: "VALUE_NULL",
@@ -87,10 +74,15 @@ class Encoding(Enum):
     DEFAULT = auto()
 
 
-class Conversion:
-    """Makes the conversion functions of one encoding for the types of a schema. Raises Refused if a
-    default does not fit.
+def conversion(types: AvroTypes, encoding: Encoding) -> Take:
+    """Return the function that converts whole messages. Raises Refused if a default does not
+    fit.
     """
+    return _Conversion(types, encoding).of(types.root)
+
+
+class _Conversion:
+    """Makes the conversion functions of one encoding for the types of a schema."""
 
     def __init__(self, types: AvroTypes, encoding: Encoding) -> None:
         self._types = types
@@ -98,7 +90,7 @@ class Conversion:
         self._is_strict = encoding is not Encoding.LENIENT
         self._records: dict[str, Take] = {}
         self._defaults = (
-            Conversion(types, Encoding.DEFAULT) if encoding is Encoding.LENIENT else self
+            _Conversion(types, Encoding.DEFAULT) if encoding is Encoding.LENIENT else self
         )
 
     def of(self, kind: AvroType) -> Take:
@@ -285,43 +277,20 @@ class Conversion:
         if name not in records:
             # A recursive record looks its function up when it is called.
             records[name] = lambda value: records[name](value)  # noqa: PLW0108
-            fill = self._fill(kind["fields"])
-            records[name] = lambda value: fill(value, {})
+            records[name] = self._fields(kind)
         return records[name]
 
-    def bodies(self, kind: dict[str, Any]) -> Callable[[bytes], dict[str, Any]]:
-        """Return the function for JSON bodies of a record, in the lenient encoding. msgspec checks
-        plain fields while it decodes them. If it raises anything, `of` decides.
-        """
-        plain, others = {}, []
-        for field in kind["fields"]:
-            what = field["type"] if isinstance(field["type"], dict) else {"type": field["type"]}
-            checked = _PLAIN.get(str(what["type"]))
-            if checked is None or LOGICAL in what or "default" in field:
-                others.append(field)
-            else:
-                plain[field["name"]] = checked
-        fields = plain | {field["name"]: NotRequired[Any] for field in others}
-        decode = Decoder(TypedDict("Body", fields)).decode  # type: ignore[operator]
-        fill = self._fill(others)
-
-        def body(raw: bytes) -> dict[str, Any]:
-            # From bytes, msgspec would not check the UTF-8 of what is left out.
-            datum = decode(raw.decode())
-            return fill(datum, datum)
-
-        return body
-
-    def _fill(self, described: list[dict[str, Any]]) -> Callable[[Any, Any], dict[str, Any]]:
-        """Return the function that converts these fields of a record, into another one."""
+    def _fields(self, kind: dict[str, Any]) -> Take:
         fields = [
-            (field["name"], self.of(field["type"]), self._default(field)) for field in described
+            (field["name"], self.of(field["type"]), self._default(field))
+            for field in kind["fields"]
         ]
 
-        def fill(value: Any, taken: dict[str, Any]) -> dict[str, Any]:
+        def record(value: Any) -> Any:
             if type(value) is not dict:
                 raise self._wrong("record", value, "record-start")
             name = ""
+            taken = {}
             get = value.get
             try:
                 for name, take, default in fields:
@@ -339,7 +308,7 @@ class Conversion:
                 raise
             return taken
 
-        return fill
+        return record
 
     def _default(self, field: dict[str, Any]) -> Any:
         """The default of a field, in the form that fastavro writes."""

@@ -41,13 +41,6 @@ def refusal(schema: AvroSchema, body: bytes, form: BodyForm = BodyForm.JSON) -> 
     return caught.value.message
 
 
-def outcome(schema: AvroSchema, body: bytes) -> bytes | str:
-    try:
-        return schema.take(body, BodyForm.JSON, TOLD)
-    except Refused as error:
-        return error.message
-
-
 @pytest.mark.parametrize("seeds", [range(at, at + 40) for at in (0, 40, 80)], ids=str)
 def test_a_value_that_fits_is_read_by_any_reader_and_comes_back_as_it_was_sent(
     seeds: range,
@@ -136,25 +129,6 @@ def test_a_narrowed_integer_wraps(value: int, bits: int) -> None:
     found = narrowed(value, bits)
     assert -(2 ** (bits - 1)) <= found < 2 ** (bits - 1)
     assert (found - value) % 2**bits == 0
-
-
-PLAIN = ("boolean", "int", "long", "double", "string")
-SCHEMAS = {kind: (schema_of(field(kind)), schema_of(field(["null", kind]))) for kind in PLAIN}
-NUMBERS = ("1.0", "-0.0", "1e3", "1.5e300", "2147483648", "-9223372036854775809", "1" * 400)
-
-
-@given(
-    st.sampled_from(PLAIN),
-    st.sampled_from(NUMBERS)
-    | st.builds(json.dumps, st.booleans() | st.integers() | st.floats(allow_nan=False))
-    | st.builds(json.dumps, st.text() | st.lists(st.integers()) | st.just({})),
-    st.sampled_from([b"", b"\xff"]),
-)
-def test_a_field_is_written_or_refused_like_an_optional_one(kind: str, value: str, more: bytes):
-    body = b'{"more": "%b", "age": %b}' % (more, value.encode())
-    # msgspec checks the first one while it decodes, our own functions the second.
-    plain, optional = (outcome(schema, body) for schema in SCHEMAS[kind])
-    assert optional == (b"\2" + plain if isinstance(plain, bytes) else plain)
 
 
 def test_of_a_union_the_first_branch_that_fits_is_taken() -> None:
