@@ -173,14 +173,12 @@ class Agent:
             figures = consumer.figures()
         else:
             stop = stop or because(Code.STARTING)
-            age_ms = self.reached(subscription).oldest_age_ms(self._clock.now_ms())
             figures = replace(
                 self._figures.get(subscription, SubscriptionFigures()),
                 inflight=0,
                 waiting_retries=0,
                 level="",
                 rate_now=0.0,
-                oldest_age_ms=age_ms,
             )
         if stop is not None:
             figures = replace(figures, reasons=(stop,))

@@ -197,7 +197,7 @@ class PushConsumer:
         )
 
     def figures(self) -> SubscriptionFigures:
-        """The figures for the node's status record."""
+        """The figures for the node's status record, without the age of its oldest message."""
         dispatch = self._dispatch
         failure = dispatch.last_failure
         return SubscriptionFigures(
@@ -211,7 +211,6 @@ class PushConsumer:
             last_success_at_ms=dispatch.last_success_ms,
             level=dispatch.pace.level.value,
             rate_now=dispatch.pace.rate_now,
-            oldest_age_ms=self.reached().oldest_age_ms(self._clock.now_ms()),
             last_undelivered=dispatch.last_undelivered,
             last_attempts=dispatch.last_attempts,
             latency_ms=self._measures.recent_latency.ms(self._clock.monotonic_s()),

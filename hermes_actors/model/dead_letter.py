@@ -52,11 +52,6 @@ class DiscardReason(StrEnum):
     TOO_LARGE = "too-large"
     FILTER_TIME = "filter-time"
 
-    @property
-    def is_the_messages(self) -> bool:
-        """True if the endpoint works, but refuses this message."""
-        return self in (DiscardReason.CLIENT_ERROR, DiscardReason.DISCARD_STATUS)
-
 
 class MarkKind(StrEnum):
     """Why letters were closed."""

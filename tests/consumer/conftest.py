@@ -38,8 +38,12 @@ from tests.values import a_subscription
 def status_of(consumer):
     """A consumer's figures for the status record, plus some that only tests use."""
     figures, buffer, dispatch = consumer.figures(), consumer._buffer, consumer._dispatch
+    shown = msgspec.structs.asdict(figures) | {
+        "level": dispatch.pace.level,
+        "oldest_age_ms": consumer.reached().oldest_age_ms(consumer._clock.now_ms()),
+    }
     return SimpleNamespace(
-        **{**msgspec.structs.asdict(figures), "level": dispatch.pace.level},
+        **shown,
         why=sentences(each for each in figures.reasons if each.is_stop),
         held_back=sentences(each for each in figures.reasons if not each.is_stop),
         fresh=buffer.fresh,

@@ -55,10 +55,10 @@ class GroupOffsets:
         answers for each partition; if only some are stored, LogUnavailable says which.
         """
         check_commits(commits)
-        what = f"the commit of {group} in {topic} was not stored"
-        await self._brokers.persist(what, lambda: self._brokers.leaders_of(topic, commits))
-        if commits:
-            await self._brokers.persist(what, lambda: self._commit(group, topic, commits))
+        await self._brokers.persist(
+            f"the commit of {group} in {topic} was not stored",
+            lambda: self._commit(group, topic, commits),
+        )
 
     async def committed(self, group: str, topic: str) -> dict[int, Commit]:
         """Return a group's progress; partitions without a commit are absent. Raises
@@ -70,6 +70,9 @@ class GroupOffsets:
         )
 
     async def _commit(self, group: str, topic: str, commits: Mapping[int, Commit]) -> None:
+        await self._brokers.leaders_of(topic, commits)
+        if not commits:
+            return
         partitions = [
             (number, commit.position, commit.metadata) for number, commit in sorted(commits.items())
         ]

@@ -46,7 +46,6 @@ async def test_a_sick_endpoint_gets_one_message_a_second_and_is_told_of(world, a
         assert 59_000 < status.oldest_age_ms < 61_000
         figures = consumer.made[-1].figures()
         assert (figures.level, figures.rate_now) == ("SLOW", 1.0)
-        assert figures.oldest_age_ms == status.oldest_age_ms
         # It is slow, not stopped.
         assert status.why == ""
     assert 18 <= sent_between(world, 10, 30) <= 21

@@ -34,6 +34,8 @@ from hermes_actors.consumer.senders.sender import (
 SWEEP_INTERVAL_S = 0.025
 """The longest delay until a time-out is noticed."""
 
+_TIDY_INTERVAL_S = 1.0
+
 
 class PoolLimits(Struct, frozen=True):
     """Bounds of each pool; `connections_per_host_max` bounds all pools to one host and port.
@@ -194,12 +196,13 @@ class ConnectionPool:
 
     # Time.
 
-    def sweep(self, now_s: float) -> None:
-        """End what has timed out; close connections that were idle too long."""
+    def close_idle(self, now_s: float) -> None:
+        """Close connections that were idle too long."""
         while self.idle and self.idle[0].idle_since_s + self.limits.idle_s <= now_s:
             self.idle.pop(0).close()
-        if now_s < self.next_deadline_s:
-            return
+
+    def sweep(self, now_s: float) -> None:
+        """End what has timed out."""
         self.next_deadline_s = float("inf")
         late = [request for request in self.waiting if request.deadline_s <= now_s]
         if late:
@@ -358,6 +361,7 @@ class Http1Sender(Sender):
         self._pools: dict[tuple[str, Origin], ConnectionPool] = {}
         self._shares: dict[Origin, OriginShare] = {}
         self._is_swept = False
+        self._tidy_at_s = 0.0
         self._is_closed = False
 
     def send(self, push: Push, done: Done) -> None:
@@ -434,14 +438,21 @@ class Http1Sender(Sender):
 
     def _sweep(self) -> None:
         now_s = self._net.now_s()
-        for pool in list(self._pools.values()):
+        for pool in [each for each in self._pools.values() if each.next_deadline_s <= now_s]:
             pool.sweep(now_s)
+        if now_s >= self._tidy_at_s:
+            self._tidy(now_s)
+        self._is_swept = bool(self._pools)
+        if self._is_swept:
+            self._net.later(SWEEP_INTERVAL_S, self._sweep)
+
+    def _tidy(self, now_s: float) -> None:
+        self._tidy_at_s = now_s + _TIDY_INTERVAL_S
+        for pool in self._pools.values():
+            pool.close_idle(now_s)
         for key in [key for key, pool in self._pools.items() if pool.is_empty]:
             pool = self._pools.pop(key)
             share = pool.share
             share.forget(pool)
             if not share.pools:
                 del self._shares[key[1]]
-        self._is_swept = bool(self._pools)
-        if self._is_swept:
-            self._net.later(SWEEP_INTERVAL_S, self._sweep)
