@@ -21,7 +21,9 @@ def topic_of(column: Any) -> Any:
     """A Spark column with the first part of `life_of`."""
     from pyspark.sql import functions as f
 
-    return f.regexp_replace(column, r"^(.+\..+)_\.[1-9][0-9]*$", "$1")
+    first = f.regexp_replace(column, r"^(.+\..+)_\.[1-9][0-9]*$", "$1")
+    # The pattern costs more than the rest of a row, and nearly no topic is such a one.
+    return f.when(f.contains(column, f.lit("_.")), first).otherwise(f.col(column))
 
 
 def lives(log_topics: Iterable[str], topics: Collection[str]) -> list[str]:

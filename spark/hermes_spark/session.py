@@ -25,6 +25,9 @@ _SETTINGS = {
     # Plain predicates reach the embedded log's reader, which skips excluded records.
     "spark.sql.python.filterPushdown.enabled": "true",
     "spark.sql.adaptive.enabled": "true",
+    # Spark merges partitions by their compressed size, and ids compress well: a fold of its default
+    # of 64 MB of them does not fit into memory.
+    "spark.sql.adaptive.advisoryPartitionSizeInBytes": "8m",
     # Its first level has 65,536 groups; with as many messages as rows it is searched in vain.
     "spark.sql.codegen.aggregate.map.twolevel.enabled": "false",
     # Spark's own pattern, plus the JAAS configuration of Kafka's client.

@@ -16,8 +16,8 @@ YOUNG_MS = 60_000
 
 
 def of_stored(rows: Any, dcs: Sequence[str]) -> Any:
-    """Normalised rows of stored records with the columns dc, topic, partition, offset,
-    timestamp_ms, message_id and via. The order of `dcs` numbers the datacentres.
+    """Normalised rows of stored records with the columns dc, topic, timestamp_ms,
+    message_id and via. The order of `dcs` numbers the datacentres.
     """
     from pyspark.sql import functions as f
 

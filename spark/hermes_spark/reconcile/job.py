@@ -106,7 +106,7 @@ def _reconcile(
     letters = written(letters, output / LETTERS)
 
     say("which message is stored where …")
-    columns = ["dc", "topic", "partition", "offset", "timestamp_ms", "message_id", "via"]
+    columns = ["dc", "topic", "timestamp_ms", "message_id", "via"]
     normalised = [of_stored(stored(spark, own, columns=columns), dcs)]
     if lists:
         listed = acknowledged(spark, lists, snapshot)

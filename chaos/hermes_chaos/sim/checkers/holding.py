@@ -19,8 +19,8 @@ from hermes_chaos.sim.history.events import (
 from hermes_chaos.sim.workload.subject import Subject
 
 _HALTED_WITHIN_S = 1.0
-_MANY = 1
-"""A single attempt shows nothing."""
+_MANY = 3
+"""Several owners of a subscription each see a part of the failures."""
 _SURELY_FALLEN = 30
 """Ten failures more than successes in a round show it; those of the previous round may
 not count.

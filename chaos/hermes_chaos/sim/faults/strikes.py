@@ -87,9 +87,10 @@ _WEIGHTS = {
 }
 _INSTANT = frozenset((Fault.ACTOR_CRASH, Fault.RETENTION, Fault.PARTITIONS, Fault.END_LOST))
 _LASTS_LEAST_S = 0.3
-_LONG = frozenset(
+# Losing a datacentre lasts longer than other faults, and a dead endpoint until the few attempts at
+# it show.
+_LONGER = dict.fromkeys(
     (
-        Fault.SUBSCRIBER_DEAD,
         Fault.DC_LOST,
         Fault.BLACKOUT,
         Fault.NOT_READY,
@@ -97,10 +98,9 @@ _LONG = frozenset(
         Fault.COORDINATION_SLOW,
         Fault.COORDINATION_CUT,
         Fault.COORDINATION_FAILING,
-    )
-)
-# Losing a datacentre lasts longer than other faults.
-_LONGER = 2.0
+    ),
+    2.0,
+) | {Fault.SUBSCRIBER_DEAD: 4.0}
 
 
 @dataclass(frozen=True)
@@ -130,8 +130,7 @@ def draw_plan(
     for _ in range(strikes):
         fault = rng.choices(kinds, weights)[0]
         lasts_s = 0.0 if fault in _INSTANT else rng.uniform(_LASTS_LEAST_S, lasts_max_s)
-        if fault in _LONG:
-            lasts_s *= _LONGER
+        lasts_s *= _LONGER.get(fault, 1.0)
         at_s = rng.uniform(begin_s, end_s)
         plan.append(Strike(at_s, lasts_s, fault, rng.random(), rng.random()))
     return sorted(plan, key=lambda strike: strike.at_s)
