@@ -11,7 +11,7 @@ _USED_WITHIN_S = 2.5
 class WrittenVersionsAreRead(Checker):
     """A message is stored in a saved version, and every subscriber gets it, as JSON or as Avro, by
     that version. After healing, messages published 2.5 s after a version was saved are stored in it
-    or a later one, in each datacentre.
+    or a later one, in each datacentre that delivers again: its leader copies the versions.
     """
 
     name = "written versions are read"
@@ -23,6 +23,8 @@ class WrittenVersionsAreRead(Checker):
         self._asked = 1
         self._saved: list[tuple[float, int]] = []
         self._healed_s = float("inf")
+        self._latest_s = 0.0
+        self._delivers_s: dict[str, float] = {}
         self._versions: dict[str, set[int]] = {}
 
     def saving(self, version: int) -> None:
@@ -35,6 +37,10 @@ class WrittenVersionsAreRead(Checker):
 
     def watch(self, event: Event) -> None:
         """Note and check the event."""
+        if isinstance(event, Published):
+            self._latest_s = max(self._latest_s, event.began_s)
+        elif isinstance(event, Delivery) and self._latest_s >= self._healed_s:
+            self._delivers_s.setdefault(event.dc, self._latest_s)
         match event:
             case Stored(topic=VISITS.name, message_id=message_id, version=version):
                 self._versions.setdefault(message_id, set()).add(version)
@@ -61,7 +67,8 @@ class WrittenVersionsAreRead(Checker):
         since_s = published.began_s - _USED_WITHIN_S
         known = max((version for at_s, version in self._saved if at_s <= since_s), default=1)
         written = self._versions.get(published.message_id, set())
-        if since_s >= self._healed_s and min(written, default=known) < known:
+        begins_s = self._delivers_s.get(published.dc, float("inf"))
+        if since_s >= begins_s and min(written, default=known) < known:
             self.violations.append(
                 f"{published.node} stored {published.message_id} in version {min(written)} at "
                 f"{published.began_s:.3f}; version {known} was saved long before"

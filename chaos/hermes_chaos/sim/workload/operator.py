@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 
 import trio
 
-from hermes_actors.errors import ErrorCode, HermesError
+from hermes_actors.errors import ErrorCode, HermesError, Refused
 from hermes_actors.management.access.roles import Anonymous
 from hermes_actors.management.administration import Administration
 from hermes_actors.model.subscription import SubscriptionState
@@ -151,19 +151,14 @@ class Operator:
                 await self._try(f"resume {plan.name}", _set_state(plan, "ACTIVE"), 1, at_home=True)
 
     def _suspended(self) -> list[SubscriptionPlan]:
-        """The subscriptions that some datacentre regards as suspended; all, if one
-        cannot be asked.
+        """The subscriptions that some datacentre regards as suspended or does not know yet; all, if
+        one cannot be asked.
         """
         administrations = self._administrations()
         return [
             plan
             for plan in ALL_SUBSCRIPTIONS
-            if any(
-                each is None
-                or each.subscriptions.live(plan.topic, plan.name).subscription.state
-                is SubscriptionState.SUSPENDED
-                for each in administrations
-            )
+            if any(each is None or _is_suspended(each, plan) for each in administrations)
         ]
 
     def _draw_change(self, plan: SubscriptionPlan) -> tuple[str, Act]:
@@ -271,6 +266,15 @@ async def _interrupt(administration: Administration) -> None:
 async def _redrive(administration: Administration) -> None:
     body = {"all": True, "ratePerSecond": 50}
     await administration.redrives.start(_CALLER, STRICT.topic, STRICT.name, body)
+
+
+def _is_suspended(administration: Administration, plan: SubscriptionPlan) -> bool:
+    try:
+        live = administration.subscriptions.live(plan.topic, plan.name)
+    except Refused:
+        # It was created in another datacentre just now.
+        return True
+    return live.subscription.state is SubscriptionState.SUSPENDED
 
 
 def _set_state(plan: SubscriptionPlan, state: str) -> Act:
