@@ -147,7 +147,7 @@ class WireRules:
         try:
             self._hosts.check(scope["path"], scope["headers"])
         except Refused as error:
-            await self._refuse(error, send)
+            await self._refuse(error, scope, send)
             return
         is_head = scope["method"] == "HEAD"
         version = scope["http_version"]
@@ -169,15 +169,16 @@ class WireRules:
             scope = {**scope, "method": "GET"}
         await self._app(scope, body.receive, send_by_the_rules)
 
-    async def _refuse(self, error: Refused, send: Send) -> None:
+    async def _refuse(self, error: Refused, scope: Event, send: Send) -> None:
         """Answer without the framework."""
         body = msgspec.json.encode({"message": error.message, "code": error.code.name})
         headers = [
             (b"content-type", JSON.encode()),
             (b"content-length", b"%d" % len(body)),
-            (b"connection", b"close"),
             *self._headers,
         ]
+        if scope["http_version"] < "2":
+            headers.append((b"connection", b"close"))
         start = {"type": "http.response.start", "status": error.status, "headers": headers}
         await send(start)
         await send({"type": "http.response.body", "body": body})

@@ -5,6 +5,8 @@ import pytest
 
 from hermes_actors.config import Config, ConfigError, ManagementConfig
 from hermes_actors.config.checks import check
+from hermes_actors.management.http.answers import WireRules
+from hermes_actors.management.http.origins import Hosts
 
 
 @pytest.mark.parametrize(
@@ -82,6 +84,23 @@ async def test_the_operator_names_further_hosts(api, allowed, answered, misdirec
         assert (await api.get("/groups", headers={"host": host})).status_code == 200, host
     for host in misdirected:
         assert (await api.get("/groups", headers={"host": host})).status_code == 421, host
+
+
+@pytest.mark.parametrize(("version", "closes"), [("1.1", True), ("2", False)])
+async def test_a_refusal_closes_the_connection_only_where_http_has_a_header_for_that(
+    version, closes
+):
+    sent = []
+
+    async def send(event):
+        sent.append(event)
+
+    headers = [(b"host", b"evil.test")]
+    scope = {"type": "http", "http_version": version, "method": "GET", "path": "/groups"}
+    rules = WireRules(None, "*", Hosts([]), 1.0)
+    await rules({**scope, "headers": headers}, None, send)
+    assert sent[0]["status"] == 421
+    assert ((b"connection", b"close") in sent[0]["headers"]) == closes
 
 
 @pytest.mark.parametrize("host", ["", "http://a.example", "a.example:80", "*.", "a b"])
