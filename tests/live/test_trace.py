@@ -140,9 +140,11 @@ def test_a_message_hedged_retried_twice_and_delivered_is_one_life_in_one_command
         code, found = traced(second["management"], message_id, {("DELIVERED", "dc2")})
         spans = spans_of(collector, message_id)
     assert code == 0, found
-    assert [told(each) for each in found["events"]] == [
+    events = [told(each) for each in found["events"]]
+    # The other datacentre may push it before the publisher has its answer.
+    events.remove(("PUBLISHED", None, None))
+    assert events == [
         ("HEDGED", None, None),
-        ("PUBLISHED", None, None),
         ("INFLIGHT", 1, None),
         ("FAILED", 1, 500),
         ("INFLIGHT", 2, None),

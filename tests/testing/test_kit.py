@@ -89,11 +89,11 @@ def test_a_failure_says_what_arrived_and_why_the_rest_did_not(hermes):
     hermes.publish("shop.orders", {"id": 1})
     hermes.wait_dead_letters("shop.orders")
     with pytest.raises(AssertionError) as failed:
-        hermes.wait_delivered("shop.orders", 3, timeout_s=2)
+        hermes.wait_delivered("shop.orders", 3, timeout_s=4)
     text = str(failed.value)
     assert text.startswith("shop.orders: ")
     for part in (
-        " of 3 deliveries within 2 s",
+        " of 3 deliveries within 4 s",
         "messages stored: 1",
         'answered 422: {"id":1}',
         'answered 502: {"id":1} (',
