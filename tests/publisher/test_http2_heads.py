@@ -38,7 +38,9 @@ async def test_the_answer_to_a_head_has_no_body(world, autojump_clock):
 
 
 @pytest.mark.parametrize("table", [0, 2**32 - 1])
-async def test_a_table_of_headers_as_its_client_likes_is_not_used(world, table, autojump_clock):
+async def test_a_table_of_headers_as_large_as_its_client_likes_stays_small(
+    world, table, autojump_clock
+):
     client = Client(world)
     client.frames.update_settings({h2.settings.SettingCodes.HEADER_TABLE_SIZE: table})
     await client.talk()
@@ -46,7 +48,7 @@ async def test_a_table_of_headers_as_its_client_likes_is_not_used(world, table, 
         client.publish(2 * number + 1)
     await client.talk()
     assert client.statuses == dict.fromkeys(range(1, 201, 2), 201)
-    assert not client.line.connection.frames.encoder.header_table.dynamic_entries
+    assert len(client.line.connection.frames.encoder.header_table.dynamic_entries) < 60
 
 
 async def test_names_and_values_of_any_length_are_read_as_written(world, autojump_clock):

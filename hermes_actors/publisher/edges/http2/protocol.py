@@ -5,9 +5,8 @@ Each name of hypercorn used here, in `connection.py` or in `stream.py` is tested
 `tests/publisher/test_hypercorn_contract.py`.
 """
 
-from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator
 from contextlib import suppress
-from functools import partial
 
 from h2.config import H2Configuration
 from h2.connection import H2Connection
@@ -20,26 +19,10 @@ STREAMS_MAX = 1_000
 FilterEvents = Callable[[Iterable[FrameEvent]], Iterator[FrameEvent]]
 _WRITE_BYTES = 65_536
 """Output is written once per turn, or as soon as it exceeds this."""
-
-
-_LONG_BYTES = 127
-_STATIC_NAMES = {b":status": b"\x08", b"content-length": b"\x0f\x0d", b"date": b"\x0f\x12"}
-"""Names in HPACK's static table, as the beginning of a literal."""
-
-
-def literals(encode: Callable[..., bytes], headers: Sequence[tuple[bytes, bytes]]) -> bytes:
-    """The headers as literals that are not indexed (RFC 7541, 6.2.2): searching a table and Huffman
-    codes cost more than they save. hpack's `encode` writes long ones, and confirms changes of the
-    size of the table.
-    """
-    block = encode(())
-    for name, value in headers:
-        if len(name) < _LONG_BYTES and len(value) < _LONG_BYTES:
-            start = _STATIC_NAMES.get(name) or b"\0%c%b" % (len(name), name)
-            block += b"%b%c%b" % (start, len(value), value)
-        else:
-            block += encode([(name, value, True)], huffman=False)
-    return block
+_TABLE_BYTES_MAX = 4_096
+"""HPACK's default, kept even if a client asks for more: the table is searched for each header of
+each answer.
+"""
 
 
 class Frames(H2Connection):
@@ -59,7 +42,6 @@ class Frames(H2Connection):
         self.local_settings = Settings(client=False, initial_values=limits)
         # h2 does not pass initial values on to the decoder.
         self.decoder.max_header_list_size = head_bytes_max
-        self.encoder.encode = partial(literals, self.encoder.encode)  # type: ignore[method-assign]
         self._events = events
         # Streams whose flow-control window is held, each with the bytes to acknowledge later.
         self._held: dict[int, int] = {}
@@ -69,7 +51,10 @@ class Frames(H2Connection):
 
     def receive_data(self, data: bytes) -> Iterator[FrameEvent]:  # type: ignore[override]
         """As h2's, but lazy: an event is processed after hypercorn has finished the one before."""
-        return self._events(super().receive_data(data))
+        events = super().receive_data(data)
+        if self.encoder.header_table_size > _TABLE_BYTES_MAX:
+            self.encoder.header_table_size = _TABLE_BYTES_MAX
+        return self._events(events)
 
     def acknowledge_received_data(self, size: int, stream_id: int) -> None:
         """As h2's; bytes of a held stream are acknowledged when it is released."""
