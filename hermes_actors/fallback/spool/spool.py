@@ -28,6 +28,7 @@ _QUEUED_OFFERS_MAX = 20_000
 _QUEUED_BYTES_MAX = 16 * 1024 * 1024
 """Small enough that a working disk writes it within the time limit."""
 _WRITE_TIMEOUT_S = 1.0
+_SLOW = f"the spool's disk did not write within {_WRITE_TIMEOUT_S:g} s"
 _PROBE_EVERY_S = 1.0
 _LATE_ACKNOWLEDGEMENT_S = 10.0
 """How long an append under way may still store a message, which is not sent again meanwhile."""
@@ -255,6 +256,9 @@ class Spool:
             elif self.trouble:
                 await self._probe()
             await self._tidy()
+            if self.trouble == _SLOW:
+                # Perhaps the process stood still, and not the disk.
+                await self._probe()
         await self._tidy(at_end=True)
 
     async def _wait(self, inbox: Inbox[Offer | None]) -> bool:
@@ -275,8 +279,7 @@ class Spool:
         finally:
             error = found if isinstance(found, SpoolUnavailable) else None
             places = iter(()) if isinstance(found, SpoolUnavailable) else iter(found)
-            is_trouble = error is not None and error.reason != "closed"
-            self._tell_trouble(error.message if error and is_trouble else "")
+            self._tell_trouble(error.message if error and error.reason != "closed" else "")
             for offer in offers:
                 self._queued_bytes -= offer.size_bytes
                 if error:
@@ -300,11 +303,7 @@ class Spool:
                 return await self.store.append(encoded)
             except SpoolUnavailable as error:
                 return error
-        return SpoolUnavailable(
-            "slow",
-            f"the spool's disk did not write within {_WRITE_TIMEOUT_S:g} s",
-            may_be_kept=True,
-        )
+        return SpoolUnavailable("slow", _SLOW, may_be_kept=True)
 
     async def _probe(self) -> None:
         """Check whether the disk accepts writes again."""
@@ -318,7 +317,7 @@ class Spool:
             with trio.fail_after(_WRITE_TIMEOUT_S):
                 await self.store.tidy(at_end=at_end)
         except (SpoolUnavailable, trio.TooSlowError) as error:
-            self._tell_trouble(str(error) or "the spool's disk is slow")
+            self._tell_trouble(str(error) or _SLOW)
 
     def _tell_trouble(self, trouble: str) -> None:
         if trouble and not self.trouble:

@@ -85,6 +85,23 @@ async def test_a_disk_that_does_not_answer_is_a_refusal_within_the_write_time_ou
         assert spooling.answers[-1] == ("2", "kept")
 
 
+async def test_a_paused_process_does_not_take_its_disk_for_slow(
+    open_spooling, entry, autojump_clock
+):
+    disk = SimulatedDisk()
+    async with open_spooling(disk) as spooling:
+        # Nothing wakes the writer of a paused process before its time limit has passed.
+        disk.slow_s = 60.0
+        assert spooling.offer(entry(b"1"))
+        await trio.sleep(0.1)
+        disk.slow_s = 0.0
+        await trio.sleep(1.0)
+        assert spooling.answers == [("1", "slow")]
+        assert spooling.offer(entry(b"2"))
+        await trio.sleep(0.1)
+        assert spooling.answers[-1] == ("2", "kept")
+
+
 @pytest.mark.parametrize("settings", [{"disk_bytes_max": 2_000}, {"entries_max": 5}])
 async def test_each_bound_refuses_at_once(open_spooling, entry, autojump_clock, settings):
     async with open_spooling(SimulatedDisk(), **settings) as spooling:
