@@ -18,6 +18,7 @@ from hermes_actors.log.base import Commit
 from hermes_actors.log.commits import CommitOwner, encode
 from hermes_actors.model.topic import Ack
 from hermes_chaos.sim.checkers.checks import Checks
+from hermes_chaos.sim.checkers.committing import SettledStaySettled
 from hermes_chaos.sim.faults.strikes import Fault
 from hermes_chaos.sim.history.events import (
     Adopted,
@@ -33,6 +34,7 @@ from hermes_chaos.sim.history.events import (
     Handed,
     Healed,
     Published,
+    Recalled,
     Rested,
     Stored,
     Troubled,
@@ -218,6 +220,18 @@ def test_an_interval_over_settled_offsets_is_allowed() -> None:
 def test_a_commit_beyond_the_end_of_the_log_is_found() -> None:
     (found,) = violations_of((*GOOD, committed(9)))
     assert "over 8 unsettled offsets: 1, 2, 3, 4, 5" in found
+
+
+@pytest.mark.parametrize("position", [1, 2])
+def test_a_consumer_begins_with_the_commit_that_it_read(position: int) -> None:
+    """Not with one of its predecessor that came afterwards, as when its subscription changes."""
+    life, checker = "dc1-n1#2", SettledStaySettled(SUBJECT)
+    adopted, known = Adopted(life, "g.t$s"), committed(position)
+    read = Recalled(life, "dc1", "g_t_s", "g.t", {0: known.commit})
+    again = replace(attempted(1, 5.0, message_id="id3"), node=life)
+    for event in (stored(3, 1), known, adopted, read, committed(2), adopted, again):
+        checker.watch(event)
+    assert (checker.examined, len(checker.violations)) == (1, position - 1)
 
 
 def test_a_foreign_groups_commit_is_nobodys_concern() -> None:

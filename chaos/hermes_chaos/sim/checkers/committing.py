@@ -6,12 +6,12 @@ from hermes_actors.coordination.commands import Release
 from hermes_actors.log.base import Commit
 from hermes_actors.log.commits import LastRead, Progress, decode
 from hermes_chaos.sim.checkers.checker import Checker, shown
-from hermes_chaos.sim.faults.strikes import Fault
 from hermes_chaos.sim.history.events import (
     Adopted,
     Attempted,
     Calmed,
     Committed,
+    Committing,
     Dropped,
     Ended,
     Event,
@@ -19,6 +19,7 @@ from hermes_chaos.sim.history.events import (
     Lettered,
     Overtaken,
     Place,
+    Recalled,
     Sought,
     Stored,
     Troubled,
@@ -39,8 +40,9 @@ def _covers(progress: Progress, offset: int) -> bool:
 
 
 class SettledStaySettled(Checker):
-    """A new consumer pushes nothing that the commit which it finds lists as settled. A consumer
-    that hands partitions over, or stops in good order, has committed everything that it delivered.
+    """A consumer pushes nothing that the commit with which it began lists as settled, or one of its
+    own. If it hands partitions over, or stops in good order, it has committed everything that it
+    delivered.
     So an orderly hand-over repeats nothing, and a restart only what was not committed.
 
     Not judged: messages that were retransmitted, given up, lost by the log, or stored twice;
@@ -61,16 +63,15 @@ class SettledStaySettled(Checker):
         self._by_name = {each.name: each for each in lasting}
         self._where: dict[tuple[str, str], list[tuple[Place, int]]] = defaultdict(list)
         self._commits: dict[tuple[str, Place], Progress] = {}
-        self._found: dict[tuple[str, str], dict[Place, Progress]] = {}
-        self._epochs: dict[tuple[str, str, Place], int] = {}
+        self._found: dict[tuple[str, str], dict[Place, Progress]] = defaultdict(dict)
+        self._adopted: set[tuple[str, str]] = set()
+        self._making: dict[tuple[str, str], Committing] = {}
         self._delivered: dict[tuple[str, str], dict[str, float]] = defaultdict(dict)
         self._lettered: set[tuple[str, str]] = set()
         self._lives: dict[str, str] = {}
         self._sought: dict[tuple[str, str], Sought] = {}
         self._troubled: dict[str, list[Troubled]] = defaultdict(list)
         self._calmed_s: dict[str, float] = {}
-        self._stale: set[str] = set()
-        self._misled: set[tuple[str, str]] = set()
         self._read: dict[Place, set[LastRead]] = defaultdict(set)
         self._lost: set[tuple[Place, LastRead]] = set()
 
@@ -79,11 +80,15 @@ class SettledStaySettled(Checker):
         match event:
             case Stored(place, offset, message_id):
                 self._where[place[0], message_id].append((place, offset))
+            case Committing():
+                self._making[event.dc, event.group] = event
             case Committed() if event.group in self._by_group:
                 self._commit(event)
             case Adopted(node, name):
-                self._adopt(node, name)
-            case Attempted() if not event.retries:
+                self._adopted.add((node, name))
+            case Recalled() if event.group in self._by_group:
+                self._begin(event, self._by_group[event.group])
+            case Attempted():
                 self._check_attempt(event)
             case Ended(attempt=attempt, status=status) if 200 <= status < 300:
                 for message_id in attempt.ids or (attempt.message_id,):
@@ -104,12 +109,8 @@ class SettledStaySettled(Checker):
                 self._forget(place)
             case Troubled():
                 self._troubled[event.where].append(event)
-                if event.fault == Fault.STALE_COMMITS:
-                    self._stale.add(event.where)
-                    self._forget_found(event.where)
             case Calmed(where, at_s):
                 self._calmed_s[where] = at_s
-                self._stale.discard(where)
             case _:
                 pass
 
@@ -126,39 +127,32 @@ class SettledStaySettled(Checker):
                 self._commits.pop((name, event.place), None)
                 return
             self._read[event.place].add(progress.last_read)
-        before = self._commits.get((name, event.place))
-        if before is not None and progress.position < before.position:
-            # A new owner may have found either of them.
-            for (life, other), found in self._found.items():
-                if other == name and life.startswith(event.place[0]):
-                    found.pop(event.place, None)
         self._commits[name, event.place] = progress
+        making = self._making.get((event.place[0], event.group))
+        if making is not None and making.commits.get(event.place[2]) == event.commit:
+            self._found[making.life, name][event.place] = progress
 
-    def _adopt(self, life: str, name: str) -> None:
-        dc = life.partition("-")[0]
-        if dc in self._stale:
-            # A change of the subscription is reported as an adoption, too, and reads no commits.
-            self._misled.add((life, name))
-        if (life, name) in self._misled:
-            self._found.pop((life, name), None)
+    def _begin(self, event: Recalled, name: str) -> None:
+        """Note what a consumer begins with: its first reading since it was adopted. Others read
+        commits, too.
+        """
+        key = event.life, name
+        if not event.life.startswith(f"{event.dc}-") or key not in self._adopted:
             return
-        before = self._found.get((life, name), {})
-        found: dict[Place, Progress] = {}
-        for (other, place), progress in self._commits.items():
-            if other != name or place[0] != dc:
-                continue
-            epoch = -1 if progress.ownership is None else progress.ownership.epoch
-            known = self._epochs.setdefault((life, name, place), epoch)
-            # It did not start with another owner's commit that came while it was consuming.
-            if epoch >= known:
-                found[place] = progress
-            elif place in before:
-                found[place] = before[place]
-        self._found[life, name] = found
+        self._adopted.remove(key)
+        read = {(event.dc, event.topic, each): commit for each, commit in event.commits.items()}
+        self._found[key] = {
+            place: kept
+            for place, commit in read.items()
+            if (kept := self._commits.get((name, place))) == decode(commit)
+        }
 
     def _check_attempt(self, attempt: Attempted) -> None:
-        found = self._found.get((attempt.node, attempt.subscription))
-        if not found:
+        key = attempt.node, attempt.subscription
+        # It began without reading commits, so it took a new version of its subscription.
+        self._adopted.discard(key)
+        found = self._found.get(key)
+        if not found or attempt.retries:
             return
         for message_id in attempt.ids or (attempt.message_id,):
             at = self._place(attempt.dc, attempt.subscription, message_id)
@@ -202,15 +196,9 @@ class SettledStaySettled(Checker):
                 self._where[key] = []
         self._lost.update((place, each) for each in self._read[place] if each.offset >= end)
 
-    def _forget_found(self, dc: str) -> None:
-        for life, name in list(self._found):
-            if life.startswith(f"{dc}-"):
-                del self._found[life, name]
-
     def _check_release(self, event: Coordinated, release: Release) -> None:
         life, name, dc = self._lives.get(release.boot, ""), release.subscription, event.dc
         times = self._delivered.pop((life, name), {})
-        self._misled.discard((life, name))
         if name not in self._by_name or self._is_troubled(dc, life, event.at_s):
             return
         sought = self._sought.get((dc, name))

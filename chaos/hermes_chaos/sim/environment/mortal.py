@@ -27,7 +27,15 @@ from hermes_actors.model.dead_letter import Letter, dlq_topic, read_entry
 from hermes_actors.model.record import Record, StoredRecord
 from hermes_actors.model.topic import Ack
 from hermes_chaos.sim.environment.coordination_way import CoordinationWay, LateReader
-from hermes_chaos.sim.history.events import Committing, Handed, History, Lettering, Overtaken, Told
+from hermes_chaos.sim.history.events import (
+    Committing,
+    Handed,
+    History,
+    Lettering,
+    Overtaken,
+    Recalled,
+    Told,
+)
 from hermes_chaos.sim.history.standing import Named, Renewed
 from hermes_chaos.sim.workload.plans import GROUP
 
@@ -155,7 +163,9 @@ class MortalLog:
 
     async def committed(self, group: str, topic: str) -> dict[int, Commit]:
         """As `Log.committed`."""
-        return await self._living().committed(group, topic)
+        commits = await self._living().committed(group, topic)
+        self._history.tell(Recalled(self._life, self.dc, group, topic, commits))
+        return commits
 
     def _hear_speak(self, batch: Sequence[Record]) -> None:
         for record in batch:

@@ -171,6 +171,17 @@ class Committing:
 
 
 @dataclass(frozen=True)
+class Recalled:
+    """That life of a node has read the commits of a consumer group: partition → commit."""
+
+    life: str
+    dc: str
+    group: str
+    topic: str
+    commits: Mapping[int, Commit]
+
+
+@dataclass(frozen=True)
 class Overtaken:
     """A late commit of a killed life has reached the log now, over newer ones."""
 
@@ -396,6 +407,7 @@ Event = (
     | Counted
     | Committed
     | Committing
+    | Recalled
     | Overtaken
     | Lettering
     | Renewed
