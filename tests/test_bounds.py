@@ -35,7 +35,8 @@ from hermes_actors.publisher.batches.forms import form_of
 from hermes_actors.publisher.cloudevents import event_in
 from hermes_actors.publisher.demands import propagated
 from hermes_actors.publisher.edges.http1.connection import TURN_STEPS
-from hermes_actors.publisher.edges.http1.wire import Heads, RequestReader
+from hermes_actors.publisher.edges.http1.heads import Heads
+from hermes_actors.publisher.edges.http1.reader import RequestReader
 from hermes_actors.publisher.edges.http2.frames import FrameGuard
 from hermes_actors.publisher.edges.http2.protocol import Frames
 from hermes_actors.publisher.idempotency import KeyWindow, parse_key

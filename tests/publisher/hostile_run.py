@@ -26,7 +26,8 @@ from hermes_actors.publisher.batches.node import Batches
 from hermes_actors.publisher.deadlines import Deadlines
 from hermes_actors.publisher.drain import Drain
 from hermes_actors.publisher.edges.http1.connection import Http1Connection
-from hermes_actors.publisher.edges.http1.wire import END, Heads, Malformed, RequestReader
+from hermes_actors.publisher.edges.http1.heads import Heads, Malformed
+from hermes_actors.publisher.edges.http1.reader import END, RequestReader
 from hermes_actors.publisher.edges.publishing import PublishEdge
 from hermes_actors.publisher.edges.request import Request
 from hermes_actors.publisher.frontend import Frontend

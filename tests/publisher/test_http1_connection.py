@@ -6,7 +6,8 @@ import pytest
 import trio
 
 from hermes_actors.config import FrontendConfig
-from hermes_actors.publisher.edges.http1.wire import Heads, RequestReader
+from hermes_actors.publisher.edges.http1.heads import Heads
+from hermes_actors.publisher.edges.http1.reader import RequestReader
 from hermes_chaos.sim.environment.http_in import Line
 from tests.publisher.in_process import answers_of, chunk
 

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 from hermes_actors.config import FrontendConfig
 from hermes_actors.errors import Refused
 from hermes_actors.publisher.answers import Answer, error_answer
-from hermes_actors.publisher.edges.http1.wire import Renderer
+from hermes_actors.publisher.edges.http1.renderer import Renderer
 from hermes_actors.publisher.edges.http2.heads import Heads
 from hermes_actors.publisher.edges.request import Request
 from hermes_actors.publisher.pending import Pending

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from hermes_actors.cli.sink.server import RecentIds, Sink, SinkRules
 from hermes_actors.config import FrontendConfig
 from hermes_actors.publisher.answers import Answer
-from hermes_actors.publisher.edges.http1.wire import Heads
+from hermes_actors.publisher.edges.http1.heads import Heads
 from hermes_actors.runtime.clock import seeded_ids
 
 

@@ -11,7 +11,9 @@ from functools import partial
 
 from hermes_actors.publisher.answers import Answer
 from hermes_actors.publisher.edges.edge import LEAVE_S, Body, Edge, Exchange, Fields, Wire
-from hermes_actors.publisher.edges.http1.wire import CONTINUE, Malformed, RequestReader, chunk
+from hermes_actors.publisher.edges.http1.heads import Malformed
+from hermes_actors.publisher.edges.http1.reader import RequestReader
+from hermes_actors.publisher.edges.http1.renderer import CONTINUE, chunk
 from hermes_actors.publisher.edges.publishing import MessageBody
 from hermes_actors.publisher.edges.request import Request
 from hermes_actors.publisher.pending import Pending

@@ -17,7 +17,7 @@ from hypercorn.events import Event as WireEvent
 from hypercorn.protocol.h2 import H2Protocol
 
 from hermes_actors.publisher.edges.edge import LEAVE_S, Edge, Fields, Wire
-from hermes_actors.publisher.edges.http1.wire import Malformed
+from hermes_actors.publisher.edges.http1.heads import Malformed
 from hermes_actors.publisher.edges.http2.coroutines import Coroutines
 from hermes_actors.publisher.edges.http2.frames import LAST_STREAM, FrameGuard, TooMuch, go_away
 from hermes_actors.publisher.edges.http2.heads import check

@@ -7,7 +7,7 @@ from h2.events import RequestReceived
 from h2.utilities import HeaderValidationFlags, normalize_inbound_headers, validate_headers
 from hypercorn.utils import filter_pseudo_headers
 
-from hermes_actors.publisher.edges.http1 import wire
+from hermes_actors.publisher.edges.http1 import heads
 from hermes_actors.publisher.edges.request import Request
 from hermes_actors.publisher.pending import ABSENT, CHUNKED
 
@@ -20,7 +20,7 @@ def check(headers: Iterable[Any], *, is_trailer: bool = False) -> list[Any]:
     return list(validate_headers(normalize_inbound_headers(headers, flags), flags))
 
 
-class Heads(wire.Heads):
+class Heads(heads.Heads):
     """Parses the heads of requests over HTTP/2, too."""
 
     def request_of(self, event: RequestReceived) -> Request:
@@ -39,10 +39,10 @@ class Heads(wire.Heads):
     def _parsed(self, headers: list[Any], expected_bytes: int) -> Request:
         pseudo = dict(headers)
         method, target = pseudo[b":method"].decode("latin-1"), pseudo.get(b":path", b"")
-        if method not in wire.METHODS:
-            raise wire.Malformed(wire.NOT_IMPLEMENTED)
-        if not wire.TARGET.fullmatch(target):
-            raise wire.Malformed(wire.BAD_REQUEST)
+        if method not in heads.METHODS:
+            raise heads.Malformed(heads.NOT_IMPLEMENTED)
+        if not heads.TARGET.fullmatch(target):
+            raise heads.Malformed(heads.BAD_REQUEST)
         pairs = filter_pseudo_headers(headers)
         fields = dict(pairs)
         if b"content-length" in fields:
