@@ -162,7 +162,7 @@ class SettledStaySettled(Checker):
             if _covers(found[at[0]], at[1]):
                 self.violations.append(
                     f"{attempt.node} pushed {message_id} at {at[1]} of {at[0]} to "
-                    f"{attempt.subscription} at {attempt.at_s:.3f}, and had begun with the commit "
+                    f"{attempt.subscription} at {attempt.at_s:.3f}, having read or made the commit "
                     f"{found[at[0]].position} {found[at[0]].intervals}"
                 )
 
