@@ -152,10 +152,8 @@ class World:
             if limit.cancelled_caught:
                 self.checks.settling.failed(f"not set up within {_SET_UP_MAX_S:g} s")
             else:
-                nursery.start_soon(self._watch_parts)
+                nursery.start_soon(self._watch_parts, nursery.cancel_scope)
                 self._start_clients(nursery)
-                if self._is_hunt:
-                    nursery.start_soon(self._end_when_found, nursery.cancel_scope)
                 await self._live_through_faults()
                 await self._settle()
             for life in self.cluster.nodes.values():
@@ -333,17 +331,14 @@ class World:
             self.checks.settling.settled(len(ALL_SUBSCRIPTIONS) + len(self._pulled))
             self._trace.note("world", "settled")
 
-    async def _end_when_found(self, run: trio.CancelScope) -> None:
-        while not any(  # noqa: ASYNC110 -- checkers tell no event
-            checker.violations for checker in self.checks.all
-        ):
-            await trio.sleep(_POLL_S)
-        run.cancel()
-
-    async def _watch_parts(self) -> None:
-        """Report at intervals the rate shares that owners use, and the nodes' folds."""
+    async def _watch_parts(self, run: trio.CancelScope) -> None:
+        """Report at intervals the rate shares that owners use, and the nodes' folds. End a hunt
+        here: another task would change the history.
+        """
         while True:
             await trio.sleep(_POLL_S)
+            if self._is_hunt and any(checker.violations for checker in self.checks.all):
+                run.cancel()
             for dc in self._shape.dcs:
                 for name in _RATED:
                     self._tell_parts(dc, name)

@@ -274,7 +274,6 @@ DELIVERING = (
         "redrive-marks-first",
         "a dead letter is closed when its message is taken up again, not when it is delivered",
         ((Redriver, "_add", _mark_at_once),),
-        seed=3,
         shape=WHOLE,
     ),
 )

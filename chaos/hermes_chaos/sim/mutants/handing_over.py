@@ -150,20 +150,21 @@ HANDING_OVER = (
         "end-without-lease",
         "an answer that comes when the lease has closed ends its message all the same",
         ((Dispatching, "_on_failure", _end_unasked),),
+        seed=4,
         shape=_LETTERS_WAIT,
     ),
     Mutant(
         "letters-without-lease",
         "a dead letter that has waited for its log is stored whether the lease is open or not",
         ((KeptDeadLetters, "__init__", _letters_unasked),),
-        seed=3,
+        seed=4,
         shape=_LETTERS_WAIT,
     ),
     Mutant(
         "no-last-commit",
         "who stops commits nothing more",
         ((PushConsumer, "_drain", _drain_without_a_word),),
-        seed=2,
+        seed=4,
     ),
     Mutant(
         "commit-before-the-drain",

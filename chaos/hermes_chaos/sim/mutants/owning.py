@@ -92,22 +92,6 @@ def _share_at_once(ownership: Ownership, boot: str, _log_ms: int) -> float:
 
 _PATCHES: tuple[tuple[str, str, Any, str, Any, Shape], ...] = (
     (
-        "double-start",
-        "a new owner starts without the release of the one before",
-        owning,
-        "granted",
-        _granted_at_once,
-        SHORT,
-    ),
-    (
-        "log-clock-trusted",
-        "log time goes wherever the log's clock goes",
-        CoordinationState,
-        "_pass_time",
-        _trust_the_log,
-        WHOLE,
-    ),
-    (
         "lease-by-the-wall",
         "a lease ends by the wall clock",
         Lease,
@@ -141,6 +125,19 @@ _LATE_NEWS = Shape(
 )
 OWNING = (
     Mutant(
+        "double-start",
+        "a new owner starts without the release of the one before",
+        ((owning, "granted", _granted_at_once),),
+        seed=2,
+    ),
+    Mutant(
+        "log-clock-trusted",
+        "log time goes wherever the log's clock goes",
+        ((CoordinationState, "_pass_time", _trust_the_log),),
+        seed=3,
+        shape=WHOLE,
+    ),
+    Mutant(
         "ignore-terms",
         "while one node leads all do, and their plans count in any term",
         ((Leader, "_leads", _lead_too), (CoordinationState, "_plan", _any_plan)),
@@ -163,7 +160,7 @@ OWNING = (
         "shares-rise-at-once",
         "an owner uses a greater share before the others have heard that theirs is smaller",
         ((owning, "usable_share", _share_at_once),),
-        seed=3,
+        seed=5,
         shape=_LATE_NEWS,
     ),
     *(

@@ -4,9 +4,6 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import trio
-
-from hermes_actors.actors.mailbox import Inbox
 from hermes_actors.fallback.breaker import Breaker
 from hermes_actors.fallback.budget import HedgeBudget
 from hermes_actors.fallback.spool.index import SpoolIndex, Waiting
@@ -38,26 +35,6 @@ async def _acknowledge_then_append(self: TopicProducer, batch: PartitionBatch[Pe
         pending.settle(Stored(0))
         pending.messages = messages
     await _store(self, batch)
-
-
-async def _lead_and_leave_the_watcher(
-    self: TopicProducer, batch: PartitionBatch[Pending] | None
-) -> None:
-    while batch is not None:
-        self._leading = batch
-        batch = await self._append(batch)
-    self._leading = None
-
-
-async def _wait_beside_another(self: Inbox[Any]) -> bool:
-    # Otherwise the assertion that an inbox has one reader would stop the producer too early.
-    if self._mailbox.items or self._mailbox.closed:
-        await trio.lowlevel.checkpoint()
-    while not self._mailbox.items:
-        if self._mailbox.closed:
-            return False
-        await self._mailbox.readers.park()
-    return True
 
 
 def _append_without_fsync(self: SegmentStore, name: str, at: int, content: bytes) -> None:
@@ -123,15 +100,6 @@ PUBLISHING = (
         "ack-before-append",
         "a publisher is answered 201 before its message is in the log",
         ((TopicProducer, "_store", _acknowledge_then_append),),
-    ),
-    Mutant(
-        "wake-up-taken",
-        "a second task takes the wake-up of the message that follows a slow append",
-        (
-            (TopicProducer, "_lead", _lead_and_leave_the_watcher),
-            (Inbox, "wait", _wait_beside_another),
-        ),
-        seed=5,
     ),
     Mutant(
         "ack-before-fsync",
