@@ -1,7 +1,6 @@
 """Seeded bugs of the coordination: terms, releases, leases, clocks, shares."""
 
 from collections.abc import Container
-from typing import Any
 
 from hermes_actors.balancer.leader import Leader
 from hermes_actors.balancer.releases import Releases
@@ -16,7 +15,7 @@ from hermes_actors.coordination.values import Grant, Ownership
 from hermes_actors.model.record import StoredRecord
 from hermes_actors.runtime.clock import Clock
 from hermes_chaos.sim.faults.strikes import Fault
-from hermes_chaos.sim.mutants.mutant import SHORT, WHOLE, Mutant
+from hermes_chaos.sim.mutants.mutant import WHOLE, Mutant
 from hermes_chaos.sim.world import Shape
 
 _pass_time = CoordinationState._pass_time
@@ -90,32 +89,6 @@ def _share_at_once(ownership: Ownership, boot: str, _log_ms: int) -> float:
     return next((grant.share for grant in ownership.grants if grant.boot == boot), 0.0)
 
 
-_PATCHES: tuple[tuple[str, str, Any, str, Any, Shape], ...] = (
-    (
-        "lease-by-the-wall",
-        "a lease ends by the wall clock",
-        Lease,
-        "__init__",
-        _lease_by_the_wall,
-        WHOLE,
-    ),
-    (
-        "lease-never-closes",
-        "a lease that was open once is open until the log says that it is over",
-        Lease,
-        "is_open",
-        _open_for_ever,
-        SHORT,
-    ),
-    (
-        "commit-without-lease",
-        "a commit does not look whether the lease is open",
-        TopicProgress,
-        "_commit",
-        _commit_without_a_look,
-        WHOLE,
-    ),
-)
 _LATE_NEWS = Shape(
     nodes_per_dc=3,
     faults=frozenset((Fault.COORDINATION_SLOW, Fault.SUBSCRIBER)),
@@ -163,8 +136,21 @@ OWNING = (
         seed=5,
         shape=_LATE_NEWS,
     ),
-    *(
-        Mutant(name, bug, ((owner, at, patch),), shape=shape)
-        for name, bug, owner, at, patch, shape in _PATCHES
+    Mutant(
+        "lease-by-the-wall",
+        "a lease ends by the wall clock",
+        ((Lease, "__init__", _lease_by_the_wall),),
+        shape=WHOLE,
+    ),
+    Mutant(
+        "lease-never-closes",
+        "a lease that was open once is open until the log says that it is over",
+        ((Lease, "is_open", _open_for_ever),),
+    ),
+    Mutant(
+        "commit-without-lease",
+        "a commit does not look whether the lease is open",
+        ((TopicProgress, "_commit", _commit_without_a_look),),
+        shape=WHOLE,
     ),
 )
