@@ -8,8 +8,7 @@ telemetry off shows how far two equal nodes differ.
 Each mode has its own node on its own embedded log; a collector in a separate process answers at
 once. In each round all nodes have a short run, each time in another order. The nodes' CPU per
 message counts, compared with that of "off" in the same round: the median of the rounds, and the
-quartiles.
-Then the metrics of that many subscriptions are rendered, and encoded for a collector.
+quartiles. Then the metrics of that many subscriptions are rendered, and encoded for a collector.
 """
 
 import argparse

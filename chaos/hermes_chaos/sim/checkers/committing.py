@@ -42,8 +42,7 @@ def _covers(progress: Progress, offset: int) -> bool:
 class SettledStaySettled(Checker):
     """A consumer pushes nothing that the commit with which it began lists as settled, or one of its
     own. If it hands partitions over, or stops in good order, it has committed everything that it
-    delivered.
-    So an orderly hand-over repeats nothing, and a restart only what was not committed.
+    delivered. So an orderly hand-over repeats nothing, and a restart only what was not committed.
 
     Not judged: messages that were retransmitted, given up, lost by the log, or stored twice;
     hand-overs with trouble in that datacentre's log or coordination, which may have prevented the
